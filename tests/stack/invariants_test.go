@@ -853,7 +853,7 @@ func TestNamesOfWhatKeepsData(t *testing.T) {
 		{"records derived-ids log valkey plain-records", slices.Concat(records, destination), nil},
 		{"snowplow", slices.Concat(records, destination, []string{"RecordsIdentity206C8181AAF17E14E2F2"}), []string{"RecordsLiveAB660755"}},
 		{"firehose objects queue table", records, nil},
-		{"from-table", slices.Concat(records, destination), []string{"RecordsSource5459A2ED"}},
+		{"from-table plain-records-of-stream plain-records-of-queue", slices.Concat(records, destination), []string{"RecordsSource5459A2ED"}},
 		{"from-logs", slices.Concat(records, destination), []string{"RecordsSource5459A2ED", "RecordsMappingC285398D"}},
 		{"from-queue", slices.Concat(records, destination, []string{"RecordsSourceQueueB5B02C57", "RecordsSourceDeadLetterQueueE056FE11"}), []string{"RecordsSource5459A2ED"}},
 		{"former-keys", all, destination},
