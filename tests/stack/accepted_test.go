@@ -97,7 +97,7 @@ var accepted = []acceptance{
 		reason: "it is a dead-letter queue itself; no consumer fails at it",
 	},
 	{
-		rule: `Serverless-LambdaEventSourceMappingDestination`, templates: `from-queue`,
+		rule: `Serverless-LambdaEventSourceMappingDestination`, templates: `from-queue|plain-records-of-queue`,
 		reason: "Lambda has no such destination for a queue, which has a redrive policy instead",
 	},
 	{
