@@ -17,12 +17,14 @@ func Of(operation string) []Fault {
 	case "PutItem", "UpdateItem", "DeleteItem":
 		faults = append(faults, ConflictFirst)
 	case "BatchExecuteStatement":
-		faults = append(faults, PutFirst, PutOthers, PutNone, PutNotKnown)
+		faults = append(faults, ofStatements...)
 	case "BatchGetItem":
 		faults = append(faults, Unprocessed)
 	}
 	return faults
 }
+
+var ofStatements = []Fault{PutFirst, PutOthers, PutNone, PutNotKnown}
 
 // Unprocessed is a fault of BatchGetItem, which may read a part of the rows, or none.
 const Unprocessed Fault = "no key is processed"
@@ -37,7 +39,7 @@ var statements = parts{
 }
 
 func passToDynamoDB(p *Proxy, r *http.Request, body []byte, f Fault) (status int, header http.Header, reply []byte, err error) {
-	if !slices.Contains([]Fault{PutFirst, PutOthers, PutNone, PutNotKnown}, f) {
+	if !slices.Contains(ofStatements, f) {
 		return p.forward(r, body)
 	}
 	done, err := statements.send(p, r, body, f)
@@ -48,9 +50,17 @@ func passToDynamoDB(p *Proxy, r *http.Request, body []byte, f Fault) (status int
 }
 
 // Start starts a proxy for an engine with the API of DynamoDB. stop ends the proxy. The plan returns the fault of the
-// n-th request, from 0.
+// n-th request, from 0. A fault that only one operation has does not break others: a plan for several requests may meet
+// them, and the engine never answers them so.
 func Start(target string, plan func(n int, operation string) Fault) (p *Proxy, stop func()) {
-	return dynamoDB.start(target, plan)
+	return dynamoDB.start(target, func(n int, operation string) Fault {
+		fault := plan(n, operation)
+		ofOne := fault == Unprocessed || slices.Contains(ofStatements, fault)
+		if ofOne && !slices.Contains(Of(operation), fault) {
+			return None
+		}
+		return fault
+	})
 }
 
 // New starts a proxy as Start does and ends it with the test.

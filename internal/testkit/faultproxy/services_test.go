@@ -123,6 +123,9 @@ func TestFaultsOfBatches(t *testing.T) {
 	if status != 200 || strings.TrimSpace(reply) != `{"Responses":{},"UnprocessedKeys":{"t":{"Keys":[]}}}` || len(seen) > 0 {
 		t.Errorf("keys: status %d, %s, the engine saw %q", status, reply, seen)
 	}
+	if ask(t, p.URL, "GetItem", "{}"); len(seen) != 1 {
+		t.Errorf("the engine saw %q, and a fault of BatchGetItem must not break GetItem", seen)
+	}
 }
 
 func TestFaultsOfS3AndSQS(t *testing.T) {

@@ -104,9 +104,8 @@ func (p wirePlay) untilMade(ctx context.Context, f wireFault) error {
 
 // run plays the scenario once, and returns the operations of the requests.
 func (p wirePlay) run(ctx context.Context, f wireFault) ([]string, error) {
-	proxy, stop := faultproxy.Start(p.target, func(n int, operation string) faultproxy.Fault {
-		// The requests after the first one may be of another operation, which need not have this fault.
-		if n >= f.at && n < f.at+f.times && slices.Contains(faultproxy.Of(operation), f.fault) {
+	proxy, stop := faultproxy.Start(p.target, func(n int, _ string) faultproxy.Fault {
+		if n >= f.at && n < f.at+f.times {
 			return f.fault
 		}
 		return faultproxy.None
