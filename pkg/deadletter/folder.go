@@ -129,7 +129,7 @@ func (f *Folder) Remove(ctx context.Context, v Version) error {
 	}
 	path := f.Place(v.Name).Path
 	err := os.Remove(path)
-	if err == nil || errors.Is(err, fs.ErrNotExist) { // whoever deleted it may have died before the sync
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // a process that deleted it may have died before the sync
 		err = durable.SyncFolder(filepath.Dir(path))
 	}
 	if err != nil {
