@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// pacedBank is an evenBank whose calls take time. It counts the reads of claims.
+// pacedBank is an evenBank whose calls take the time of a synctest bubble. It counts the reads of claims.
 type pacedBank struct {
 	evenBank
 	take time.Duration

@@ -164,7 +164,7 @@ func (d *deployed) export(t *testing.T) sfntypes.ExecutionStatus {
 		if got.Status != sfntypes.ExecutionStatusRunning {
 			return got.Status
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // the emulator has no call that waits for the end
 	}
 }
 
@@ -267,7 +267,7 @@ func (a accountClient) importTable(t *testing.T, bucket, name string) (table str
 		case dynamodbtypes.ImportStatusCompleted:
 			return *parameters.TableName
 		case dynamodbtypes.ImportStatusInProgress:
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // as above
 		default:
 			t.Fatalf("the import of %s failed: %s", name, aws.ToString(got.ImportTableDescription.FailureMessage))
 		}

@@ -362,14 +362,22 @@ func TestList(t *testing.T) {
 	}
 }
 
+// manyLetters is more than the failures in a row that end a run.
+const manyLetters = 30
+
+func withManyLetters(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	for i := range manyLetters {
+		w.put(letter(100+i, fmt.Sprint("id", i)))
+	}
+	return w
+}
+
 // TestErasedMeanwhile checks that letters which were erased or have expired since they were listed do not end a command.
 func TestErasedMeanwhile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
-	const letters = 30 // more than the failures in a row that end a run
-	for i := range letters {
-		w.put(letter(100+i, fmt.Sprint("id", i)))
-	}
+	w := withManyLetters(t)
 	listed := slices.Collect(maps.Keys(w.dead.(*inMemory).objects))
 	for _, do := range []func(*redrive.Job, context.Context, func(redrive.Report) error) error{
 		(*redrive.Job).List, (*redrive.Job).Run,
@@ -382,7 +390,7 @@ func TestErasedMeanwhile(t *testing.T) {
 			}
 			return nil
 		}))
-		if seen != letters {
+		if seen != manyLetters {
 			t.Errorf("%d letters", seen)
 		}
 	}
@@ -429,11 +437,7 @@ func (u untagged) MarkDone(ctx context.Context, name string, m deadletter.Marker
 // TestUntagged checks that letters which could not be tagged are done, and do not end the run: they are not failures.
 func TestUntagged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
-	const letters = 30 // more than the failures in a row that end a run
-	for i := range letters {
-		w.put(letter(100+i, fmt.Sprint("id", i)))
-	}
+	w := withManyLetters(t)
 	j := w.job()
 	j.Markers = untagged{j.Markers}
 	reports, err := w.run(j)
@@ -443,7 +447,7 @@ func TestUntagged(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	if len(reports) != letters {
+	if len(reports) != manyLetters {
 		t.Errorf("%d letters", len(reports))
 	}
 }
