@@ -441,8 +441,8 @@ func TestRunbook(t *testing.T) {
 	for _, section := range strings.Split(runbook, "\n## ")[1:] {
 		name, body, _ := strings.Cut(section, "\n")
 		sections[name] = body
-		for _, part := range []string{"Means", "At risk", "Look", "Do", "Over"} {
-			if !strings.Contains(body, "\n**"+part+".** ") {
+		for _, part := range []string{"Means", "At risk", "Do", "Over"} {
+			if !strings.Contains(body, "\n**"+part+".**") {
 				t.Errorf("section %s has no part %q", name, part)
 			}
 		}
