@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -38,37 +37,16 @@ var hostDedupe = sync.OnceValues(func() (string, error) { return buildFunction("
 // hostDedupeFull is the dedupe function with all clients for this machine.
 var hostDedupeFull = sync.OnceValues(func() (string, error) { return buildFunction("dedupe-full", goarch()) })
 
-// TestDedupeWithoutClient: settings that need a client which functions/dedupe does not link end its start. The function
-// with all clients starts with them, and asks for events.
-func TestDedupeWithoutClient(t *testing.T) {
-	testengine.CheckOnly(t)
-	t.Parallel()
-	for _, function := range []struct {
-		build func() (string, error)
-		says  string
-	}{
-		{hostDedupe, "deploy dist/dedupe-full instead of dist/dedupe"}, {hostDedupeFull, "/runtime/invocation/next"},
-	} {
-		bootstrap, err := function.build()
-		must(t, err)
-		for _, setting := range []string{"ONCEBOX_SINK=firehose:unique", "ONCEBOX_LEDGER=valkey://127.0.0.1:1"} {
-			start := exec.CommandContext(t.Context(), bootstrap)
-			start.Env = []string{
-				"AWS_LAMBDA_RUNTIME_API=127.0.0.1:1", "AWS_REGION=eu-west-1", "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test",
-				"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=s3://letters", setting,
-			}
-			if out, err := start.CombinedOutput(); err == nil || !strings.Contains(string(out), function.says) {
-				t.Errorf("%s with %s: %v, and it says %s", bootstrap, setting, err, out)
-			}
-		}
-	}
-}
-
 // startDedupe starts the dedupe function in a new emulator, with the sink and the dead-letter store of a bench. A
 // variable in env overrides the bench's.
 func startDedupe(t *testing.T, env ...string) *dedupeBench {
 	t.Helper()
-	bootstrap, err := hostDedupe()
+	return startDedupeOf(t, hostDedupe, env...)
+}
+
+func startDedupeOf(t *testing.T, build func() (string, error), env ...string) *dedupeBench {
+	t.Helper()
+	bootstrap, err := build()
 	must(t, err)
 	b := &dedupeBench{dir: t.TempDir()}
 	f := launch(t, bootstrap, b.dir, slices.Concat(b.settings(), env)...)
@@ -288,6 +266,14 @@ func TestDedupeBadSettingsStopTheStart(t *testing.T) {
 		"files": {
 			[]string{"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_SINK=ndjson:/nowhere/out", "ONCEBOX_DEAD_LETTERS=dir:/nowhere/bad"},
 			[]string{"/nowhere/out", "/nowhere/bad"},
+		},
+		"no client of Firehose": {
+			[]string{"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_SINK=firehose:unique"},
+			[]string{"ONCEBOX_SINK is a firehose: address", "deploy dist/dedupe-full instead of dist/dedupe"},
+		},
+		"no client of Valkey": {
+			[]string{"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_LEDGER=valkey://cache:6379"},
+			[]string{"ONCEBOX_LEDGER is a valkey: address", "deploy dist/dedupe-full instead of dist/dedupe"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

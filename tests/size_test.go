@@ -16,9 +16,8 @@ import (
 
 const maxMainLines = 39 // the main of a function only connects packages
 
-// shipped are the functions and their limits for arm64. When a limit was set, the function
-// was a fifth below it. Nearly all of that is the AWS SDK. The size of a binary changes in steps of 64 KiB, to which its
-// segments are filled up.
+// shipped are the functions and their limits for arm64. Nearly all of that is the AWS SDK (docs/adr/0003, "What the
+// dedupe function links"). The size of a binary changes in steps of 64 KiB, to which its segments are filled up.
 var shipped = []struct {
 	name              string
 	here              func() (bootstrap string, err error) // for this machine
