@@ -11,12 +11,16 @@ import (
 )
 
 // Clients open the sink and the ledger whose clients this package does not link: they would make each program larger and
-// delay its start, and few programs use them. A program that needs them sets full.Clients. Without them, Open and
-// NewStore refuse options that name such a sink or ledger.
+// delay its start, and few programs use them. A program that needs them sets full.Clients. With a nil field, Open and
+// NewStore refuse options that name its sink or ledger.
+//
+// The settings of a Valkey ledger are in the package of its client, which the linker leaves out if nothing opens it.
 type Clients struct {
+	// Firehose opens the sink of a firehosesink.Config.
 	Firehose func(
 		ctx context.Context, load func(context.Context) (aws.Config, error), c firehoseaddress.Config,
 	) (dedupe.Sink, error)
+	// Valkey opens the ledger of Options.Ledger.Valkey, with the password in Options.Ledger.Secret.
 	Valkey func(load func(context.Context) (aws.Config, error), o Options) (dedupe.Ledger, error)
 }
 
