@@ -130,11 +130,13 @@ templates: ## Make the CloudFormation templates of a release into dist/templates
 image: release ## Build the container image oncebox:VERSION of the release, with Docker
 	scripts/build-image '$(VERSION)'
 
-.PHONY: zip
-zip: dist/claim.zip dist/sweep.zip dist/dedupe.zip ## Build the functions for Lambda into dist/; ARCH=arm64 (default) or amd64
+ZIPS = dist/claim.zip dist/sweep.zip dist/dedupe.zip dist/dedupe-full.zip
 
-.PHONY: dist/claim.zip dist/sweep.zip dist/dedupe.zip
-dist/claim.zip dist/sweep.zip dist/dedupe.zip: dist/%.zip:
+.PHONY: zip
+zip: $(ZIPS) ## Build the functions for Lambda into dist/; ARCH=arm64 (default) or amd64
+
+.PHONY: $(ZIPS)
+$(ZIPS): dist/%.zip:
 	scripts/build-function ./functions/$* $(ARCH) dist/$*/bootstrap
 	go run -C tools ./zip ../$@ ../dist/$*/bootstrap
 

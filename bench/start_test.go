@@ -19,18 +19,14 @@ import (
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
-// maxInit is the goal for a function's init time, as a multiple of an empty Go
-// handler's.
-const maxInit = 2.0
-
 // settle is the time in which an emulator finishes its own start. Otherwise that would continue during the function's
 // start.
 const settle = 50 * time.Millisecond
 
-// handler is a function to start. It has the settings of a whole stack, with every client that a function may have.
-// The answer to the event needs no client.
+// handler is a function to start. It has the settings of a whole stack. The answer to the event needs no client.
 type handler struct {
 	name     string
+	maxInit  float64 // the goal for its init time, as a multiple of an empty Go handler's; 0: none
 	source   string
 	settings []string
 	event    string
@@ -41,15 +37,19 @@ type handler struct {
 }
 
 func handlers() []*handler {
+	records := []string{
+		"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_ID_PATH=event.id", "ONCEBOX_SINK=kinesis:unique",
+		"ONCEBOX_DEAD_LETTERS=s3://failures/records?notify=https://sqs.us-east-1.amazonaws.com/123456789012/notifier",
+	}
+	const noRecords, done = "dedupe/empty-records", `{"batchItemFailures":[]}`
 	return []*handler{
-		{name: "empty", source: "./bench/empty", event: "dedupe/empty-records", reply: "null"},
-		{name: "claim", source: "./functions/claim", event: "claim/unknown-route", reply: `"statusCode":404`, settings: []string{
+		{name: "empty", source: "./bench/empty", event: noRecords, reply: "null"},
+		{name: "clients", source: "./bench/clients", event: noRecords, reply: "null"},
+		{name: "claim", maxInit: 2, source: "./functions/claim", event: "claim/unknown-route", reply: `"statusCode":404`, settings: []string{
 			"ONCEBOX_BANK_TABLE=bank", "ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_CLAIMANT_FROM=jwt:sub",
 		}},
-		{name: "dedupe", source: "./functions/dedupe", event: "dedupe/empty-records", reply: `{"batchItemFailures":[]}`, settings: []string{
-			"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_ID_PATH=event.id", "ONCEBOX_SINK=kinesis:unique",
-			"ONCEBOX_DEAD_LETTERS=s3://failures/records?notify=https://sqs.us-east-1.amazonaws.com/123456789012/notifier",
-		}},
+		{name: "dedupe", maxInit: 1.5, source: "./functions/dedupe", event: noRecords, reply: done, settings: records},
+		{name: "dedupe-full", source: "./functions/dedupe-full", event: noRecords, reply: done, settings: records},
 	}
 }
 
@@ -81,7 +81,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 	b.ReportMetric(0, "ns/op") // of a round, which says nothing
 	for i, f := range functions {
-		init[i].report("start of "+f.name+": init", maxInit)
+		init[i].report("start of "+f.name+": init", f.maxInit)
 		reply[i].report("start of "+f.name+": first reply", 0)
 		cpu[i].report("start of "+f.name+": processor time", 0)
 	}

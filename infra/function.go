@@ -28,7 +28,8 @@ const bootstrap = "bootstrap"
 // FunctionProps are the settings of a Lambda function. All are optional.
 type FunctionProps struct {
 	// Code is the folder of the function's executable, which is named bootstrap. The default is the folder in which
-	// `make zip` puts it: dist/claim or dist/dedupe in the current folder.
+	// `make zip` puts it: dist/claim or dist/dedupe in the current folder, or dist/dedupe-full with the Firehose sink or
+	// the Valkey ledger.
 	Code string
 
 	// X86 is for executables built for x86_64. The default is arm64, which costs a fifth less per GB-second.

@@ -27,10 +27,14 @@ var logFunction = functionKind{
 }
 
 func (p RecordDedupeProps) functionKind() functionKind {
+	kind := dedupeFunction
 	if p.hasLog() {
-		return logFunction
+		kind = logFunction
 	}
-	return dedupeFunction
+	if p.needsAllClients() {
+		kind.code += "-full"
+	}
+	return kind
 }
 
 // These are the defaults of the mapping with the log ledger. A batch makes one append to each lane, for any number of

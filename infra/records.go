@@ -173,6 +173,9 @@ func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 }
 
 func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
+	if p.Sink == (Sink{}) {
+		p.Sink, p.Settings.Sink = Sink{address: p.Settings.Sink}, ""
+	}
 	p.Function = p.Function.withDefaults(p.functionKind())
 	p.Alarms = p.Alarms.withDefaults()
 	p.Source = p.Source.orNewStream()
@@ -181,9 +184,6 @@ func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
 		p.Settings.Horizon = recordhandler.DefaultHorizon
 	}
 	p.Settings.Metrics = cmp.Or(p.Settings.Metrics, switchText(true))
-	if p.Sink == (Sink{}) {
-		p.Sink, p.Settings.Sink = Sink{address: p.Settings.Sink}, ""
-	}
 	p.Mapping = p.Source.kind.mappingDefaults(p)
 	return p
 }
@@ -201,6 +201,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	if p.Settings.Sink != "" {
 		wrong.add("Sink and Settings.Sink are both set; choose one")
 	}
+	p.checkClients(&wrong)
 	p.Function.checkCanary(&wrong, p.Settings.LogLevel)
 	p.checkDoneExpiry(&wrong)
 	if p.Source.kind.isMissing() {

@@ -34,11 +34,19 @@ import (
 // hostDedupe is the dedupe function for this machine.
 var hostDedupe = sync.OnceValues(func() (string, error) { return buildFunction("dedupe", goarch()) })
 
+// hostDedupeFull is the dedupe function with all clients for this machine.
+var hostDedupeFull = sync.OnceValues(func() (string, error) { return buildFunction("dedupe-full", goarch()) })
+
 // startDedupe starts the dedupe function in a new emulator, with the sink and the dead-letter store of a bench. A
 // variable in env overrides the bench's.
 func startDedupe(t *testing.T, env ...string) *dedupeBench {
 	t.Helper()
-	bootstrap, err := hostDedupe()
+	return startDedupeOf(t, hostDedupe, env...)
+}
+
+func startDedupeOf(t *testing.T, build func() (string, error), env ...string) *dedupeBench {
+	t.Helper()
+	bootstrap, err := build()
 	must(t, err)
 	b := &dedupeBench{dir: t.TempDir()}
 	f := launch(t, bootstrap, b.dir, slices.Concat(b.settings(), env)...)
@@ -258,6 +266,14 @@ func TestDedupeBadSettingsStopTheStart(t *testing.T) {
 		"files": {
 			[]string{"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_SINK=ndjson:/nowhere/out", "ONCEBOX_DEAD_LETTERS=dir:/nowhere/bad"},
 			[]string{"/nowhere/out", "/nowhere/bad"},
+		},
+		"no client of Firehose": {
+			[]string{"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_SINK=firehose:unique"},
+			[]string{"ONCEBOX_SINK is a firehose: address", "deploy dist/dedupe-full instead of dist/dedupe"},
+		},
+		"no client of Valkey": {
+			[]string{"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_LEDGER=valkey://cache:6379"},
+			[]string{"ONCEBOX_LEDGER is a valkey: address", "deploy dist/dedupe-full instead of dist/dedupe"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

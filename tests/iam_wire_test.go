@@ -270,7 +270,7 @@ func askAsDedupe(
 		own.dedupe: "dedupe table", sink: word, deadLetterBucket: "dead-letter bucket", notifyQueue: "notifier queue",
 		valkeySecret: "secret",
 	}
-	b := startDedupe(t, append(append(settings, more...), "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SCOPE=clicks",
+	b := startDedupeOf(t, hostDedupeFull, append(append(settings, more...), "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SCOPE=clicks",
 		"ONCEBOX_DEAD_LETTERS=s3://"+deadLetterBucket+"/poison/clicks?notify="+notifyQueue, "ONCEBOX_ACKS="+acks)...)
 	var all dedupe.Tally
 	for name := range dedupeCases {

@@ -12,7 +12,7 @@ import (
 )
 
 // buildElsewhere matches the loop of docs/deploy.md that builds the functions in another module.
-var buildElsewhere = regexp.MustCompile(`(?s)\nfor function in claim sweep dedupe; do\n  CGO_ENABLED=0 .*?\ndone\n`)
+var buildElsewhere = regexp.MustCompile(`(?s)\nfor function in claim sweep dedupe dedupe-full; do\n  CGO_ENABLED=0 .*?\ndone\n`)
 
 // requireTheClone matches the block of docs/library.md that requires a clone.
 var requireTheClone = regexp.MustCompile(`(?s)\ngo mod edit -replace .*?\ngo mod tidy\n`)

@@ -40,6 +40,9 @@ var releaseArchives = map[string]archiveOf{
 	"oncebox-sweep_1.2.3-test_lambda_amd64.zip":  {"bootstrap", "linux", "amd64"},
 	"oncebox-dedupe_1.2.3-test_lambda_arm64.zip": {"bootstrap", "linux", "arm64"},
 	"oncebox-dedupe_1.2.3-test_lambda_amd64.zip": {"bootstrap", "linux", "amd64"},
+
+	"oncebox-dedupe-full_1.2.3-test_lambda_arm64.zip": {"bootstrap", "linux", "arm64"},
+	"oncebox-dedupe-full_1.2.3-test_lambda_amd64.zip": {"bootstrap", "linux", "amd64"},
 }
 
 // releaseTemplates are the plain templates of a release, and the functions whose zips each deploys.

@@ -27,6 +27,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler/full"
 )
 
 // These are the forms of --store.
@@ -259,7 +260,7 @@ func (g Globals) openValkey(ctx context.Context, o recordhandler.Options) (
 	if err != nil {
 		return nil, nil, err
 	}
-	ledger, err := recordhandler.OpenValkey(sdkconfig.Load, o)
+	ledger, err := full.OpenValkey(sdkconfig.Load, o)
 	if err != nil {
 		closeRows()
 		return nil, nil, err

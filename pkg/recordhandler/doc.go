@@ -12,7 +12,8 @@
 //	...
 //	lambda.Start(handler)
 //
-// [Open] makes the sink and the dead-letter store that the options name. [New] takes your own parts.
+// [Open] makes the sink and the dead-letter store that the options name. [New] takes your own parts. The Firehose sink
+// and the Valkey ledger need [Clients].
 //
 // # The event source mapping
 //

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/oncebox/oncebox/internal/aws/awssecret"
 	"github.com/oncebox/oncebox/internal/shared/address"
 	"github.com/oncebox/oncebox/internal/shared/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -145,30 +143,16 @@ func NewStore(
 			Lanes: o.Ledger.Lanes, Memory: o.Ledger.Memory, Clock: o.Clock,
 		})
 		return Stores{ledger, store, store}, err
+	case o.Ledger.Valkey != nil && o.Clients.Valkey == nil:
+		return nil, notLinked("ONCEBOX_LEDGER", "valkey:")
 	case o.Ledger.Valkey != nil:
-		ledger, err := OpenValkey(load, o)
+		ledger, err := o.Clients.Valkey(load, o)
 		return Stores{ledger, store, store}, err
 	}
 	return store, nil
 }
 
-// secretLife is how long a password that was read is used for further connections. A process opens many connections at
-// once, and must soon use the new password after a rotation.
-const secretLife = 10 * time.Second
-
-// OpenValkey opens the Valkey ledger that the options name. load is as for Open. OpenValkey sends no request.
-func OpenValkey(load func(context.Context) (aws.Config, error), o Options) (*valkeystore.Ledger, error) {
-	servers := *o.Ledger.Valkey
-	if o.Ledger.Secret != "" {
-		secret := &awssecret.Secret[valkeystore.Credentials]{
-			ARN: o.Ledger.Secret, Load: load, Life: secretLife, Now: o.Clock.OrReal().Now, Parse: valkeystore.ParseCredentials,
-		}
-		servers.Credentials = secret.Read
-	}
-	return valkeystore.Open(servers)
-}
-
-// OpenFunction is Open for the function in functions/dedupe, on the Store of its options.
+// OpenFunction is Open for the function in functions/dedupe or functions/dedupe-full, on the Store of its options.
 func OpenFunction(
 	ctx context.Context, load func(context.Context) (aws.Config, error), client dynamostore.Client, table string, o Options,
 	log *slog.Logger,

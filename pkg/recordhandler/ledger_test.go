@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler/full"
 )
 
 // newLogBench is newBench over a log ledger, without acks.
@@ -97,6 +98,7 @@ func TestNewStore(t *testing.T) {
 	} {
 		_, o, err := recordhandler.ParseSettings(with(environ...))
 		must(t, err)
+		o.Clients = full.Clients
 		store, err := recordhandler.NewStore(t.Context(), sdkconfig.Load, nil, "entries", o)
 		must(t, err)
 		stores, several := store.(recordhandler.Stores)

@@ -2,6 +2,7 @@ package recordhandler_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/md5"
 	"encoding/base64"
 	"encoding/json"
@@ -16,10 +17,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/oncebox/oncebox/internal/aws/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler/full"
 )
 
 // openIn opens a handler with a sink and a dead-letter store below a folder.
@@ -178,6 +182,7 @@ func TestOpenOfOtherSinks(t *testing.T) {
 			"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=" + sink, "ONCEBOX_DEAD_LETTERS=dir:" + t.TempDir(),
 		})
 		must(t, err)
+		o.Clients = full.Clients
 		store, err := sqlitestore.OpenMemory(t.Context())
 		must(t, err)
 		h, err := recordhandler.Open(t.Context(), sdkconfig.Load, store, o, slog.New(slog.DiscardHandler))
@@ -188,6 +193,28 @@ func TestOpenOfOtherSinks(t *testing.T) {
 		}
 		must(t, h.Close())
 		must(t, store.Close())
+	}
+}
+
+// TestWithoutClients: a sink or a ledger whose client the program does not link is refused before any record is read. The
+// error has the variable, and what to deploy.
+func TestWithoutClients(t *testing.T) {
+	t.Parallel()
+	region := func(context.Context) (aws.Config, error) { return aws.Config{Region: "eu-west-1"}, nil }
+	for setting, want := range map[string]string{
+		"ONCEBOX_SINK=firehose:unique":        "ONCEBOX_SINK is a firehose: address",
+		"ONCEBOX_LEDGER=valkeys://cache:6379": "ONCEBOX_LEDGER is a valkey: address",
+		"ONCEBOX_SINK=kinesis:unique":         "", "ONCEBOX_SINK=sqs:https://sqs/1/unique": "", "ONCEBOX_SINK=s3://unique": "",
+		"ONCEBOX_SINK=dynamodb:unique?key=id": "", "ONCEBOX_LEDGER=log?memory=16MiB": "", "ONCEBOX_LEDGER=keys": "",
+	} {
+		_, o, err := recordhandler.ParseSettings(with(setting))
+		must(t, err)
+		_, err = recordhandler.OpenFunction(t.Context(), region, nil, "entries", o, slog.New(slog.DiscardHandler))
+		got := fmt.Sprint(err)
+		if (err != nil) != (want != "") ||
+			err != nil && (!strings.HasPrefix(got, want) || !strings.Contains(got, "deploy dist/dedupe-full")) {
+			t.Errorf("%s: %v", setting, err)
+		}
 	}
 }
 

@@ -154,7 +154,8 @@ type Options struct {
 	Consumer    string
 	DedupeTable string // changes of this table are refused. "": none are, as outside of Lambda.
 	Ledger      LedgerSetting
-	Concurrency int // number of requests at the same time, for a ledger with one row for each key
+	Concurrency int     // number of requests at the same time, for a ledger with one row for each key
+	Clients     Clients // ParseSettings and ParseOptions set none
 	// Metrics is the namespace of metrics in the log lines, in CloudWatch's embedded metric format. "": no metrics. The
 	// log must write JSON objects, and CloudWatch Logs must get them unchanged, as from a Lambda function.
 	// docs/operations.md explains the metrics.

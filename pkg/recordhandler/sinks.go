@@ -13,10 +13,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/oncebox/oncebox/internal/aws/arn"
+	"github.com/oncebox/oncebox/internal/records/firehoseaddress"
 	"github.com/oncebox/oncebox/internal/shared/address"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/dynamosink"
-	"github.com/oncebox/oncebox/pkg/sink/firehosesink"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 	"github.com/oncebox/oncebox/pkg/sink/ndjsonsink"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
@@ -26,7 +26,7 @@ import (
 // SinkSetting is the destination of unique records. Exactly one field is set.
 type SinkSetting struct {
 	Stream   *kinesissink.Config
-	Firehose *firehosesink.Config
+	Firehose *firehoseaddress.Config // is firehosesink.Config
 	Queue    *sqssink.Config
 	Objects  *objectsink.Config
 	Table    *dynamosink.Table
@@ -62,7 +62,7 @@ var sinks = map[string]func(text string) (SinkSetting, error){
 		return SinkSetting{Stream: &c}, err
 	},
 	"firehose": func(text string) (SinkSetting, error) {
-		c, err := firehosesink.Parse(text)
+		c, err := firehoseaddress.Parse(text)
 		return SinkSetting{Firehose: &c}, err
 	},
 	"sqs": func(text string) (SinkSetting, error) {
@@ -151,8 +151,10 @@ func openSink(
 	case s.Table != nil:
 		p.Ledger = nil // the sink has the entries
 		p.Tx, err = openTable(store, *s.Table)
+	case s.Firehose != nil && o.Clients.Firehose == nil:
+		err = notLinked("ONCEBOX_SINK", "firehose:")
 	case s.Firehose != nil:
-		p.Sink, err = s.Firehose.Open(ctx, load)
+		p.Sink, err = o.Clients.Firehose(ctx, load, *s.Firehose)
 	case s.Queue != nil:
 		p.Sink, err = s.Queue.Open(ctx, load)
 	case s.Objects != nil:

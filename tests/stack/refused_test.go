@@ -1,8 +1,10 @@
 package stack
 
 import (
+	"context"
 	"debug/elf"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +20,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
@@ -550,6 +553,34 @@ func TestFunctionsAreChecked(t *testing.T) {
 			says(t, refused(t, values("architecture="+tc.architecture+"; "+code+"="+tc.folder)), tc.says)
 		}
 	}
+}
+
+// TestFunctionHasItsClients: for each sink and ledger the default is the smallest function that starts with it. The
+// function without a client is refused where the settings need the client.
+func TestFunctionHasItsClients(t *testing.T) {
+	region := func(context.Context) (aws.Config, error) { return aws.Config{Region: "eu-west-1"}, nil }
+	for _, setting := range []string{
+		"sink=kinesis:theirs", "sink=firehose:theirs", "sink=sqs:https://sqs.eu-west-1.amazonaws.com/123456789012/theirs",
+		"sink=s3://theirs", "sink=dynamodb:theirs?key=id", "ledger=keys", "ledger=log; expected-rate=1", valkey,
+	} {
+		name, value, _ := strings.Cut(strings.Split(setting, "; ")[0], "=")
+		o, err := recordhandler.ParseOptions([]string{
+			"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:theirs", "ONCEBOX_DEAD_LETTERS=s3://letters",
+			"AWS_LAMBDA_FUNCTION_MEMORY_SIZE=1024", "ONCEBOX_" + strings.ToUpper(name) + "=" + value,
+		})
+		must(t, err)
+		_, err = recordhandler.OpenFunction(t.Context(), region, nil, "entries", o, slog.New(slog.DiscardHandler))
+		folder := "dist/dedupe"
+		if err != nil {
+			folder = "dist/dedupe-full"
+		}
+		says(t, refused(t, values(setting+"; dedupe-code=")), "there is no function at "+folder+"/bootstrap")
+	}
+
+	built := t.TempDir()
+	command(t, root, nil, "scripts/build-function", "./functions/dedupe", "arm64", filepath.Join(built, "bootstrap"))
+	says(t, refused(t, values(valkey+"; dedupe-code="+built)), built+"/bootstrap is the function without the clients of "+
+		"Firehose and Valkey ... set oncebox:dedupe-code to dist/dedupe-full or leave it out")
 }
 
 type (

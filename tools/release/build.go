@@ -31,6 +31,7 @@ var programs = []program{
 	{"oncebox-claim", "./functions/claim", lambdas},
 	{"oncebox-sweep", "./functions/sweep", lambdas},
 	{"oncebox-dedupe", "./functions/dedupe", lambdas},
+	{"oncebox-dedupe-full", "./functions/dedupe-full", lambdas},
 }
 
 var lambdas = []platform{{"linux", "arm64"}, {"linux", "amd64"}}

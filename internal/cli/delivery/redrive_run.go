@@ -25,6 +25,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler/full"
 )
 
 type redriveRun struct {
@@ -91,6 +92,7 @@ func (c redriveRun) Run(ctx context.Context, a *cli.App) error {
 		return cli.BadUsage(err, "")
 	}
 	options.Scope = cmp.Or(c.Scope, options.Scope)
+	options.Clients = full.Clients
 	job, err := c.job(options)
 	if err != nil {
 		return err

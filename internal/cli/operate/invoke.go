@@ -19,6 +19,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler/full"
 )
 
 type invokeCommand struct {
@@ -107,6 +108,7 @@ func (c invokeDedupe) Run(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return cli.BadUsage(err, "")
 	}
+	options.Clients = full.Clients
 	return withRecords(ctx, a, options, func(h *recordhandler.Handler) error {
 		result, err := h.Deliver(ctx, raw)
 		switch {

@@ -34,7 +34,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -43,6 +42,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/aws/awserror"
 	"github.com/oncebox/oncebox/internal/records/batchsink"
+	"github.com/oncebox/oncebox/internal/records/firehoseaddress"
 	"github.com/oncebox/oncebox/internal/shared/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -56,12 +56,6 @@ const (
 	maxRecords = 500
 	maxBytes   = 4 << 20
 )
-
-// The rules for names (API reference, CreateDeliveryStream). The length is not in the pattern, which would take
-// memory at every start.
-const maxName = 64
-
-var namePattern = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
 
 // reasonTooLarge is the reason why Firehose can never take a record.
 const reasonTooLarge = "it is too large for a record of a Firehose stream"
@@ -106,7 +100,7 @@ func New(client API, stream string, options ...Option) (*Sink, error) {
 	for _, o := range options {
 		o(s)
 	}
-	if !isStream(stream) {
+	if !firehoseaddress.IsStream(stream) {
 		return nil, fmt.Errorf("%q is not the name of a Firehose stream: use 1 to 64 of a-z, A-Z, 0-9, _, . and -", stream)
 	}
 	s.batches = batchsink.API{
@@ -116,8 +110,6 @@ func New(client API, stream string, options ...Option) (*Sink, error) {
 	}
 	return s, nil
 }
-
-func isStream(name string) bool { return len(name) <= maxName && namePattern.MatchString(name) }
 
 // Check returns a *dedupe.PoisonError for a record that is larger than MaxRecord. Such a record would fail its
 // request each time. Check sends no request and returns no other error.

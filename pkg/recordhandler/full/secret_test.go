@@ -1,4 +1,4 @@
-package recordhandler_test
+package full_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,10 @@ import (
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler/full"
 )
+
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
 const passwordARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:valkey/orders-a1B2c3"
 
@@ -76,11 +80,14 @@ func newSecret(t *testing.T, now *time.Time) (s *secrets, ledger dedupe.Ledger, 
 			must(t, admin.Do(t.Context(), admin.B().Arbitrary(strings.Fields(command)...).Build()).Error())
 		}
 	}
-	o, err := recordhandler.ParseOptions(with("ONCEBOX_LEDGER=valkey://" + server.Addr + "?secret-arn=" + passwordARN))
+	o, err := recordhandler.ParseOptions([]string{
+		"ONCEBOX_LEDGER=valkey://" + server.Addr + "?secret-arn=" + passwordARN, "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique",
+		"ONCEBOX_DEAD_LETTERS=dir:failed",
+	})
 	must(t, err)
 	o.Ledger.Valkey.Timeout = time.Minute // test machines are slow
 	o.Clock.Now = func() time.Time { return *now }
-	opened, err := recordhandler.OpenValkey(func(context.Context) (aws.Config, error) {
+	opened, err := full.OpenValkey(func(context.Context) (aws.Config, error) {
 		return aws.Config{
 			Region: "us-east-1", BaseEndpoint: &web.URL, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 		}, nil
@@ -147,5 +154,19 @@ func TestSecretIsNotRead(t *testing.T) {
 			strings.Contains(err.Error(), "hunter") {
 			t.Errorf("want %q, got %v", says, err)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
 }
