@@ -31,6 +31,21 @@ func TestLineWidth(t *testing.T) {
 	}
 }
 
+// TestTablesAreWhole checks that every table has a head, so that no blank line cuts its rows off.
+func TestTablesAreWhole(t *testing.T) {
+	t.Parallel()
+	rule := regexp.MustCompile(`^\|[-| ]+\|$`)
+	for _, d := range documents(t) {
+		lines := d.prose()
+		for i, line := range lines[:len(lines)-1] {
+			begins := strings.HasPrefix(line, "|") && (i == 0 || !strings.HasPrefix(lines[i-1], "|"))
+			if begins && !rule.MatchString(lines[i+1]) {
+				t.Errorf("%s:%d begins a table without a head", d.path, i+1)
+			}
+		}
+	}
+}
+
 // TestNoPlainCopyOfAStore: a copy of a SQLite file alone lacks the latest claims. `oncebox backup` copies all.
 func TestNoPlainCopyOfAStore(t *testing.T) {
 	t.Parallel()
