@@ -72,6 +72,10 @@ func TestDoctorOfVariables(t *testing.T) {
 		"ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=iam", "ONCEBOX_SINK=kinesis:out", "ONCEBOX_ID_PATH=id", "ONCEBOX_DEAD_LETTERS=dir:d",
 	}
 	s.run(exitDone, "doctor").saying(t, "claim function: would start", "dedupe function: would start")
+	for _, needsClient := range []string{"ONCEBOX_SINK=firehose:out", "ONCEBOX_LEDGER=valkey://cache:6379"} {
+		s.env = []string{"ONCEBOX_SINK=kinesis:out", "ONCEBOX_ID_PATH=id", "ONCEBOX_DEAD_LETTERS=dir:d", needsClient}
+		s.run(exitDone, "doctor").saying(t, "dedupe function of dist/dedupe-full: would start")
+	}
 }
 
 func TestDoctorOfFlagsWithoutEffect(t *testing.T) {

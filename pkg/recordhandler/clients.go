@@ -24,6 +24,9 @@ type Clients struct {
 	Valkey func(load func(context.Context) (aws.Config, error), o Options) (dedupe.Ledger, error)
 }
 
+// NeedsClients reports whether the options name a sink or a ledger that needs Clients.
+func (o Options) NeedsClients() bool { return o.Sink.Firehose != nil || o.Ledger.Valkey != nil }
+
 // notLinked is the error about a setting whose client the program does not link.
 func notLinked(setting, scheme string) error {
 	return fmt.Errorf("%s is a %s address, and this program has no client for it; deploy dist/dedupe-full instead of "+

@@ -142,3 +142,18 @@ func TestContradictionIsTold(t *testing.T) {
 		}
 	}
 }
+
+// TestNeededFunctionIsTold: no setting shows which of the two dedupe functions is deployed, so the check names the one
+// that can start.
+func TestNeededFunctionIsTold(t *testing.T) {
+	t.Parallel()
+	for sink, told := range map[string]bool{"kinesis:unique": false, "firehose:unique": true} {
+		report := doctor.NewReport(nil)
+		ok := doctor.CheckSettings(doctor.Function{Kind: doctor.Dedupe, Name: "records", Env: map[string]string{
+			"ONCEBOX_DEDUPE_TABLE": "dedupe", "ONCEBOX_ID_PATH": "id", "ONCEBOX_DEAD_LETTERS": "s3://bad", "ONCEBOX_SINK": sink,
+		}}, report)
+		if !ok || strings.Contains(report.Checks[0].Detail, "dist/dedupe-full") != told {
+			t.Errorf("%s: %+v", sink, report.Checks)
+		}
+	}
+}

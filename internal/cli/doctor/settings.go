@@ -47,7 +47,7 @@ func (f Function) title() string { return fmt.Sprintf("%s function %s", f.Kind, 
 // CheckSettings reads the settings of a function as the function does at its start. It reports whether they are
 // valid.
 func CheckSettings(f Function, report *Report) bool {
-	a, environ := report.Area("settings"), f.Environ()
+	a, environ, detail := report.Area("settings"), f.Environ(), "as the function reads them at its start"
 	var err error
 	switch f.Kind {
 	case Claim:
@@ -55,7 +55,10 @@ func CheckSettings(f Function, report *Report) bool {
 	case Sweep:
 		_, _, err = sweephandler.ParseSettings(environ)
 	case Dedupe:
-		_, _, err = recordhandler.ParseSettings(environ)
+		var o recordhandler.Options
+		if _, o, err = recordhandler.ParseSettings(environ); o.NeedsClients() {
+			detail += "; only the function of dist/dedupe-full starts with them"
+		}
 	}
 	if err != nil {
 		a.Fail(f.title(), strings.ReplaceAll(err.Error(), "\n", "; "),
@@ -63,6 +66,6 @@ func CheckSettings(f Function, report *Report) bool {
 				"of the release that is deployed.")
 		return false
 	}
-	a.OK(f.title(), "as the function reads them at its start")
+	a.OK(f.title(), detail)
 	return true
 }

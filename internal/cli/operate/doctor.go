@@ -186,8 +186,12 @@ func reportVariables(a *cli.App, report *doctor.Report) {
 		addSettings(area, "claim function", err)
 	}
 	if a.Getenv("ONCEBOX_SINK") != "" {
-		_, _, err := recordhandler.ParseSettings(functionVariables(a.Environ, recordhandler.Variables()))
-		addSettings(area, "dedupe function", err)
+		_, o, err := recordhandler.ParseSettings(functionVariables(a.Environ, recordhandler.Variables()))
+		name := "dedupe function"
+		if o.NeedsClients() {
+			name += " of dist/dedupe-full"
+		}
+		addSettings(area, name, err)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package full has the clients that package recordhandler does not link: those of Firehose, Valkey and Secrets Manager.
-// They make a program 1.1 MB larger and its start an eighth longer. The function in functions/dedupe-full and the command
+// They make a program 1.1 MB larger and its start a tenth longer. The function in functions/dedupe-full and the command
 // line use them.
 //
 //	options, err := recordhandler.ParseOptions(os.Environ())
