@@ -211,7 +211,7 @@ func TestWithoutClients(t *testing.T) {
 		must(t, err)
 		_, err = recordhandler.OpenFunction(t.Context(), region, nil, "entries", o, slog.New(slog.DiscardHandler))
 		got := fmt.Sprint(err)
-		if (err != nil) != (want != "") ||
+		if (err != nil) != (want != "") || o.NeedsClients() != (want != "") ||
 			err != nil && (!strings.HasPrefix(got, want) || !strings.Contains(got, "deploy dist/dedupe-full")) {
 			t.Errorf("%s: %v", setting, err)
 		}
