@@ -114,10 +114,10 @@ func TestFunctionsAskForWhatTheyMay(t *testing.T) {
 	}{
 		"claim":               {"claim", []string{"Always"}, askAsClaim},
 		"sweep":               {"sweep", []string{"Always", "With metrics"}, askAsSweep},
-		"dedupe":              {"dedupe", []string{"Always", fromStream, withKeys, inStatements, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink) }},
-		"dedupe without acks": {"dedupe", []string{"Always", fromStream, withKeys, inStatements, toStream}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off", newStreamSink) }},
-		"dedupe to a table":   {"dedupe", []string{"Always", fromStream, withKeys, toTable, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newTableSink) }},
-		"dedupe with the log": {"dedupe", []string{"Always", fromStream, withLog, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink, "ONCEBOX_LEDGER=log") }},
+		"dedupe":              {"dedupe", []string{"Always", fromStream, withKeys, inStatements, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, hostDedupe, "on", newStreamSink) }},
+		"dedupe without acks": {"dedupe", []string{"Always", fromStream, withKeys, inStatements, toStream}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, hostDedupe, "off", newStreamSink) }},
+		"dedupe to a table":   {"dedupe", []string{"Always", fromStream, withKeys, toTable, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, hostDedupe, "on", newTableSink) }},
+		"dedupe with the log": {"dedupe", []string{"Always", fromStream, withLog, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, hostDedupe, "on", newStreamSink, "ONCEBOX_LEDGER=log") }},
 		"dedupe with Valkey":  {"dedupe", []string{"Always", fromStream, password, toStream, withAcks}, askWithValkey},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -260,7 +260,8 @@ func newTableSink(t *testing.T) (name, word string, settings []string) {
 // askAsDedupe gives each event twice. The second time the records are retries, or the function
 // skips them by its acks.
 func askAsDedupe(
-	t *testing.T, aws *cloud, acks string, newSink func(*testing.T) (name, word string, settings []string), more ...string,
+	t *testing.T, aws *cloud, build func() (string, error), acks string,
+	newSink func(*testing.T) (name, word string, settings []string), more ...string,
 ) {
 	engine, own := testengine.Dynoxide(t), newTables()
 	own.create(t, engine)
@@ -270,7 +271,7 @@ func askAsDedupe(
 		own.dedupe: "dedupe table", sink: word, deadLetterBucket: "dead-letter bucket", notifyQueue: "notifier queue",
 		valkeySecret: "secret",
 	}
-	b := startDedupeOf(t, hostDedupeFull, append(append(settings, more...), "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SCOPE=clicks",
+	b := startDedupeOf(t, build, append(append(settings, more...), "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SCOPE=clicks",
 		"ONCEBOX_DEAD_LETTERS=s3://"+deadLetterBucket+"/poison/clicks?notify="+notifyQueue, "ONCEBOX_ACKS="+acks)...)
 	var all dedupe.Tally
 	for name := range dedupeCases {
@@ -314,7 +315,7 @@ func enterAsStoppedRun(t *testing.T, ledger dedupe.Store, scope, id string) {
 // askWithValkey has the entries on a server that asks for the password of a secret.
 func askWithValkey(t *testing.T, aws *cloud) {
 	server := testengine.FreshValkey(t, "--requirepass", valkeyPassword)
-	askAsDedupe(t, aws, "on", newStreamSink, "ONCEBOX_LEDGER=valkey://"+server.Addr+"?secret-arn="+valkeySecret)
+	askAsDedupe(t, aws, hostDedupeFull, "on", newStreamSink, "ONCEBOX_LEDGER=valkey://"+server.Addr+"?secret-arn="+valkeySecret)
 }
 
 // TestOtherAsksAreRefused checks that the harness notices what the claim function may not do:
