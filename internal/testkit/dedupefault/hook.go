@@ -80,6 +80,14 @@ func (c *Call) Do(ctx context.Context) error { return c.do(ctx, c) }
 // only hooks to watch calls, to make them fail and to break rules.
 type Hook func(ctx context.Context, c *Call) error
 
+// answer makes a call through a hook, and returns the field of the call that has its answer. A call that fails has none.
+func answer[A any](ctx context.Context, h Hook, c *Call, field *A) (none A, err error) {
+	if err := h(ctx, c); err != nil {
+		return none, err
+	}
+	return *field, nil
+}
+
 // HookStore makes all calls of a store through a hook.
 func HookStore(s dedupe.Store, h Hook) dedupe.Store {
 	entries := hookedStore{inner: s, hook: h}
@@ -97,10 +105,7 @@ func (s hookedStore) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([
 		c.Puts, err = s.inner.PutIfAbsent(ctx, c.Entries)
 		return err
 	}}
-	if err := s.hook(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.Puts, nil
+	return answer(ctx, s.hook, c, &c.Puts)
 }
 
 func (s hookedStore) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
@@ -123,10 +128,7 @@ func (s hookedStore) TakeOver(
 		c.Taken, err = s.inner.TakeOver(ctx, c.TakeOvers)
 		return err
 	}}
-	if err := s.hook(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.Taken, nil
+	return answer(ctx, s.hook, c, &c.Taken)
 }
 
 func (s hookedStore) Finish(ctx context.Context, requests []dedupe.FinishRequest) ([]dedupe.FinishResult, error) {
@@ -134,10 +136,7 @@ func (s hookedStore) Finish(ctx context.Context, requests []dedupe.FinishRequest
 		c.Finished, err = s.inner.Finish(ctx, c.Finishes)
 		return err
 	}}
-	if err := s.hook(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.Finished, nil
+	return answer(ctx, s.hook, c, &c.Finished)
 }
 
 func hookRaise(
@@ -148,10 +147,7 @@ func hookRaise(
 		c.Raised, err = raise(ctx, c.Raises)
 		return err
 	}}
-	if err := h(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.Raised, nil
+	return answer(ctx, h, c, &c.Raised)
 }
 
 func (s hookedStore) ReadAcks(ctx context.Context, key dedupe.AckKey, first, last string) ([]dedupe.Ack, error) {
@@ -159,10 +155,7 @@ func (s hookedStore) ReadAcks(ctx context.Context, key dedupe.AckKey, first, las
 		c.Acks, err = s.inner.ReadAcks(ctx, c.Key, c.First, c.Last)
 		return err
 	}}
-	if err := s.hook(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.Acks, nil
+	return answer(ctx, s.hook, c, &c.Acks)
 }
 
 func (s hookedStore) WriteAck(ctx context.Context, key dedupe.AckKey, a dedupe.Ack) error {
@@ -186,10 +179,7 @@ func (s hookedStore) ReadRun(ctx context.Context, scope, digest string) (*dedupe
 		c.Run, err = s.inner.ReadRun(ctx, c.Scope, c.Digest)
 		return err
 	}}
-	if err := s.hook(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.Run, nil
+	return answer(ctx, s.hook, c, &c.Run)
 }
 
 func (s hookedStore) RunByID(ctx context.Context, scope, id string) (*dedupe.Run, error) {
@@ -197,10 +187,7 @@ func (s hookedStore) RunByID(ctx context.Context, scope, id string) (*dedupe.Run
 		c.Run, err = s.inner.RunByID(ctx, c.Scope, c.Digest)
 		return err
 	}}
-	if err := s.hook(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.Run, nil
+	return answer(ctx, s.hook, c, &c.Run)
 }
 
 func (s hookedStore) OpenRuns(ctx context.Context, scope string) ([]dedupe.Run, error) {
@@ -208,10 +195,7 @@ func (s hookedStore) OpenRuns(ctx context.Context, scope string) ([]dedupe.Run, 
 		c.Runs, err = s.inner.OpenRuns(ctx, c.Scope)
 		return err
 	}}
-	if err := s.hook(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.Runs, nil
+	return answer(ctx, s.hook, c, &c.Runs)
 }
 
 func (s hookedStore) CloseRun(ctx context.Context, scope string, r dedupe.Run) (bool, error) {
@@ -258,10 +242,7 @@ func (s hookedTx) Transact(ctx context.Context, t dedupe.Transaction) (dedupe.Tx
 		c.TxResult, err = s.TxSink.Transact(ctx, c.Tx)
 		return err
 	}}
-	if err := s.hook(ctx, c); err != nil {
-		return dedupe.TxResult{}, err
-	}
-	return c.TxResult, nil
+	return answer(ctx, s.hook, c, &c.TxResult)
 }
 
 func (s hookedTx) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {

@@ -70,10 +70,7 @@ func (l hookedLog) Epochs(ctx context.Context, lane logledger.LaneID, below, lim
 		c.Log.Chain, err = l.inner.Epochs(ctx, c.Log.Lane, c.Log.Below, c.Log.Limit)
 		return err
 	}
-	if err := l.hook(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.Log.Chain, nil
+	return answer(ctx, l.hook, c, &c.Log.Chain)
 }
 
 func (l hookedLog) PutEpoch(ctx context.Context, lane logledger.LaneID, e logledger.Epoch) (*logledger.Epoch, error) {
@@ -82,10 +79,7 @@ func (l hookedLog) PutEpoch(ctx context.Context, lane logledger.LaneID, e logled
 		c.Log.EpochThere, err = l.inner.PutEpoch(ctx, c.Log.Lane, c.Log.Epoch)
 		return err
 	}
-	if err := l.hook(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.Log.EpochThere, nil
+	return answer(ctx, l.hook, c, &c.Log.EpochThere)
 }
 
 func (l hookedLog) Append(ctx context.Context, at logledger.Place, data []byte, purgeAt int64) ([]byte, error) {
@@ -94,10 +88,7 @@ func (l hookedLog) Append(ctx context.Context, at logledger.Place, data []byte, 
 		c.Log.DataThere, err = l.inner.Append(ctx, c.Log.Place, c.Log.Data, c.Log.PurgeAt)
 		return err
 	}
-	if err := l.hook(ctx, c); err != nil {
-		return nil, err
-	}
-	return c.Log.DataThere, nil
+	return answer(ctx, l.hook, c, &c.Log.DataThere)
 }
 
 func (l hookedLog) Read(ctx context.Context, from logledger.Place, limit int, consistent bool) (
