@@ -4,17 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/oncebox/oncebox/internal/testkit/memlog"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
@@ -42,53 +38,6 @@ func onExisting(change func(i int, asked dedupe.Entry, existing *dedupe.Existing
 		return err
 	})
 }
-
-// plainPut puts an item even if its place is taken.
-func plainPut(env Env) Hook {
-	return onCall(Append, func(ctx context.Context, c *Call) error {
-		if err := c.Do(ctx); err != nil || c.Log.DataThere == nil {
-			return err
-		}
-		log := env.Engine.(LogStore).Log.(*memlog.Log)
-		log.Purge(c.Log.Place.Scope, math.MaxInt64, func(at logledger.Place) bool { return at == c.Log.Place })
-		return c.Do(ctx)
-	})
-}
-
-// lostIsSuccess counts an append with an unknown result as done.
-func lostIsSuccess(Env) Hook {
-	return onCall(Append, func(ctx context.Context, c *Call) error {
-		if err := c.Do(ctx); !errors.Is(err, dedupe.ErrTryAgain) {
-			return err
-		}
-		return nil
-	})
-}
-
-// putAgain appends decided rows at the next place, after items that the decision did not see.
-func putAgain(Env) Hook {
-	return onCall(Append, func(ctx context.Context, c *Call) error {
-		for {
-			if err := c.Do(ctx); err != nil || c.Log.DataThere == nil {
-				return err
-			}
-			c.Log.Place.Index++
-		}
-	})
-}
-
-// skipGaps numbers items as if they followed one another.
-func skipGaps(Env) Hook {
-	return onCall(ReadLog, func(ctx context.Context, c *Call) error {
-		err := c.Do(ctx)
-		for n := range c.Log.Items {
-			c.Log.Items[n].Index = c.Log.Place.Index + n
-		}
-		return err
-	})
-}
-
-func twoInstances(s *Scenario) { s.Instances = 2 }
 
 // anotherRecord is an owner that belongs to no record.
 var anotherRecord = dedupe.Owner{Source: "another record"}.Digest()

@@ -44,7 +44,7 @@ func (e Engine) scenarios() (all []Scenario) {
 			continue
 		}
 		if slices.ContainsFunc(LogEngines, func(log Engine) bool { return log.Name == e.Name }) {
-			twoInstances(&s)
+			s.Instances = 2
 		}
 		all = append(all, s)
 		if !e.hasTx() {

@@ -81,24 +81,6 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Engine: "store/acks-of-one-end"}},
 	},
 
-	// The storage of a log ledger: internal/testkit/logfault has more of these.
-	{
-		Name: "plain-put", hook: plainPut, log: true, scenario: twoInstances,
-		CaughtBy: []Catch{{Scenario: "redriven", Violates: "G7"}},
-	},
-	{
-		Name: "lost-reply-is-success", hook: lostIsSuccess, log: true,
-		CaughtBy: []Catch{{Scenario: "killer", Violates: "G7"}},
-	},
-	{
-		Name: "old-decision-put-again", hook: putAgain, log: true, scenario: twoInstances,
-		CaughtBy: []Catch{{Scenario: "redriven", Violates: "G7"}},
-	},
-	{
-		Name: "gap-in-a-page-skipped", hook: skipGaps, log: true, scenario: twoInstances,
-		CaughtBy: []Catch{{Scenario: "resharded", Violates: "G7"}},
-	},
-
 	// Open.
 	{
 		Name: "room-for-each-frame", framing: roomForEachFrame, Rare: true,
@@ -397,9 +379,6 @@ func (m *Mutant) objectSink(s dedupe.ObjectSink, storage objectsink.Storage) ded
 func (m *Mutant) breakFunction(w *World, f function) handleFunc {
 	hook := m.HookIn(Env{Engine: w.engine, Store: f.store, Retention: retention, World: w})
 	f.store, f.sink, f.format = HookStore(f.store, hook), HookSink(f.sink, hook), m.FormatOf(f.format)
-	if f.log != nil {
-		f.log = HookLog(f.log, hook)
-	}
 	if f.tx != nil {
 		f.tx = HookTx(f.tx, hook)
 	}
