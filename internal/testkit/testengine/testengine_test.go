@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -27,27 +26,6 @@ func TestMain(m *testing.M) {
 		serveFunction()
 	}
 	os.Exit(Main(m))
-}
-
-func TestDynamoDBEnginesAnswer(t *testing.T) {
-	for name, engine := range map[string]func(testing.TB) string{
-		"dynoxide":       Dynoxide,
-		"DynamoDB Local": DynamoDBLocal,
-	} {
-		t.Run(name, func(t *testing.T) {
-			if name == "DynamoDB Local" {
-				CheckOnly(t)
-			}
-			url := engine(t)
-			if again := engine(t); again != url {
-				t.Errorf("the second call started another engine: %s, then %s", url, again)
-			}
-			status, body := listTables(t, url)
-			if status != http.StatusOK || !strings.Contains(body, `"TableNames"`) {
-				t.Errorf("ListTables: %d %s", status, body)
-			}
-		})
-	}
 }
 
 // TestS3HasAccounts: each call has buckets of its own on one server, which keeps what a test puts.
@@ -83,36 +61,6 @@ func TestS3HasAccounts(t *testing.T) {
 			t.Errorf("get from another account: want %s, got %d %s", code, status, answer)
 		}
 	}
-}
-
-// TestValkeyIsKilledAndStartsAgain: on the same address, and without its data.
-func TestValkeyIsKilledAndStartsAgain(t *testing.T) {
-	CheckOnly(t)
-	if shared := Valkey(t); shared != Valkey(t) {
-		t.Error("the second call started another server")
-	}
-	s := FreshValkey(t, "--maxmemory-policy", "noeviction")
-	ask := func(command, want string) {
-		t.Helper()
-		conn, err := net.Dial("tcp", s.Addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.WriteString(conn, command+"\r\nQUIT\r\n")
-		if got, _ := io.ReadAll(conn); !strings.HasPrefix(string(got), want) {
-			t.Errorf("%s: want %q, got %q", command, want, got)
-		}
-		_ = conn.Close()
-	}
-	ask("SET a b", "+OK")
-	ask("GET a", "$1\r\nb")
-	s.Kill()
-	if conn, err := net.Dial("tcp", s.Addr); err == nil {
-		_ = conn.Close()
-		t.Error("a killed server takes connections")
-	}
-	s.Start(t)
-	ask("GET a", "$-1")
 }
 
 func TestLambdaRunsTheFunctionInAnEnvironmentOfItsOwn(t *testing.T) {
@@ -347,29 +295,6 @@ func invoke(t *testing.T, url, event string) (got reply) {
 		t.Fatalf("%v in %q", err, body)
 	}
 	return got
-}
-
-func listTables(t *testing.T, url string) (status int, body string) {
-	t.Helper()
-	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(`{}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/x-amz-json-1.0")
-	req.Header.Set("X-Amz-Target", "DynamoDB_20120810.ListTables")
-	req.Header.Set("X-Amz-Date", "20260101T000000Z") // dynoxide wants one
-	req.Header.Set("Authorization", "AWS4-HMAC-SHA256 "+
-		"Credential=test/20260101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	content, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(content)
 }
 
 func kill(t *testing.T, pid int) {
