@@ -28,9 +28,6 @@ var holdCases = []testCase{
 	{"release-by-the-holder-after-the-end", releaseByHolderAfterEnd},
 	{"release-by-the-holder-while-it-is-confirmed", releaseWhileConfirmed},
 	{"only-where-there-are-holds", onlyHolds},
-	{"closer-whose-clock-is-ahead", closerAhead},
-	{"closer-whose-clock-is-slow", closerSlow},
-	{"maker-whose-clock-is-slow", makerSlow},
 }
 
 var holds = itembank.Settings{Shards: 1, Hold: time.Minute}
@@ -440,64 +437,6 @@ func onlyHolds(f *fixture) {
 		if !errors.Is(confirm, test.want) || !errors.Is(release, test.want) {
 			f.Errorf("%s, %q: want %v, got %v and %v", test.campaign, test.claimant, test.want, confirm, release)
 		}
-	}
-}
-
-// skewed is a clock that differs from another clock by a constant.
-type skewed struct {
-	*itembankfault.Clock
-	by time.Duration
-}
-
-func (s skewed) Now() time.Time { return s.Clock.Now().Add(s.by) }
-
-// closerAhead: a Bank whose clock is an hour ahead of the server's closes no claim and ends no item too early.
-func closerAhead(f *fixture) {
-	s := holds
-	s.ItemLife = time.Hour / 2
-	c := f.create(s)
-	server := itembankfault.NewClock()
-	f.loadAt(server, "a", "b")
-	store := &itembankfault.Store{Store: f.Store, Server: server}
-	hold := f.claim(itembank.NewOperator(store, itembank.WithClock(server)), "ann").Claim
-	ahead := itembank.NewOperator(store, itembank.WithClock(skewed{server, time.Hour}))
-	for _, moment := range []time.Time{server.Now(), hold.EndsAt, hold.EndsAt.Add(endGrace)} {
-		server.SetTo(moment)
-		f.swept(ahead, itembank.SweepReport{})
-		f.sweptDue(ahead, itembank.SweepReport{})
-		f.WantWhere("held by ann", c, hold.Items[0], "ann")
-	}
-	server.SetTo(hold.EndsAt.Add(endGrace + time.Millisecond))
-	f.sweptDue(ahead, itembank.SweepReport{Returned: 1})
-	f.WantWhere("free", c, hold.Items[0], "ann")
-}
-
-// closerSlow: a Bank whose clock is an hour slow closes claims and ends items as soon as any other.
-func closerSlow(f *fixture) {
-	s := holds
-	s.ItemLife = time.Hour / 2
-	c := f.create(s)
-	server := itembankfault.NewClock()
-	f.loadAt(server, "a", "b")
-	store := &itembankfault.Store{Store: f.Store, Server: server}
-	hold := f.claim(itembank.NewOperator(store, itembank.WithClock(server)), "ann").Claim
-	slow := itembank.NewOperator(store, itembank.WithClock(skewed{server, -time.Hour}))
-	server.SetTo(hold.EndsAt.Add(endGrace + time.Millisecond))
-	f.sweptDue(slow, itembank.SweepReport{Returned: 1})
-	f.WantWhere("free", c, hold.Items[0], "ann")
-	server.Advance(s.ItemLife)
-	f.swept(slow, itembank.SweepReport{Expired: 2})
-}
-
-// makerSlow: a Bank whose clock is 20 minutes slow makes holds of full length.
-func makerSlow(f *fixture) {
-	f.stocked(1, holds)
-	server := itembankfault.NewClock()
-	store := &itembankfault.Store{Store: f.Store, Server: server}
-	slow := itembank.NewOperator(store, itembank.WithClock(skewed{server, -20 * time.Minute}))
-	hold := f.claim(slow, "ann").Claim
-	if want := server.Now().UTC().Truncate(time.Millisecond).Add(time.Minute); !hold.EndsAt.Equal(want) {
-		f.Errorf("want a hold that ends at %s, got %+v", want, hold)
 	}
 }
 

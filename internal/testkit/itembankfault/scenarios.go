@@ -548,11 +548,14 @@ var Scenarios = []Scenario{
 		w.Get("", "bob")
 		w.Refused("", "cid", itembank.ErrSoldOut)
 	}},
-	{"closer-an-hour-behind", stocked(1, itembank.Settings{Hold: life}, "ann"), func(w *World) {
+	{"closer-an-hour-behind", stocked(1, itembank.Settings{Hold: life, ItemLife: 2 * life}, "ann"), func(w *World) {
 		w.Ahead(-time.Hour)
 		w.clock.Advance(life + 2*endGrace)
 		w.SweepDue("")
 		w.WantPlaces("", map[string]string{"item-0": isFree})
+		w.clock.Advance(life)
+		w.Sweep("")
+		w.WantPlaces("", map[string]string{"item-0": "expired"})
 	}},
 	{"maker-twenty-minutes-behind", stocked(1, itembank.Settings{Hold: life}), func(w *World) {
 		w.Ahead(-20 * time.Minute)
