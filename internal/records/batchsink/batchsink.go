@@ -1,5 +1,6 @@
 // Package batchsink sends records with an API that takes several records in a request and answers with a result for
-// each. Packages firehosesink and sqssink use it.
+// each. Packages firehosesink and sqssink use it. Package kinesissink, whose requests have aggregates, uses its
+// attempts and errors.
 package batchsink
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// If its context has no deadline, Send gives up after MaxAttempts without progress, which take about three seconds.
+// If its context has no deadline, a Send gives up after MaxAttempts without progress, which take about three seconds.
 // The limits of the services are per second. So after that time the destination is far too small, or broken.
 const (
 	MaxAttempts = 6
@@ -45,24 +46,34 @@ type API struct {
 // If a record is not delivered, Send sends no later record of its group.
 func (a *API) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
 	d := newDelivery(a, outputs)
+	err := a.Repeat(ctx, d.open, func(ctx context.Context) (open int, err error) {
+		err = d.round(ctx)
+		return d.open, err
+	})
+	return d.sent, err
+}
+
+// Repeat runs rounds until no output is open: a round returns how many are not delivered. It pauses after a round that
+// fails. After a round without an error, the next one begins at once.
+func (a *API) Repeat(ctx context.Context, open int, round func(context.Context) (open int, err error)) (err error) {
 	_, limited := ctx.Deadline()
-	for attempt := 1; d.open > 0; attempt++ {
-		before := d.open
-		err := d.round(ctx)
-		if d.open < before {
+	for attempt := 1; open > 0; attempt++ {
+		before := open
+		open, err = round(ctx)
+		if err == nil || open < before {
 			attempt = 1
 		}
 		switch {
 		case err == nil:
 			continue
 		case !errors.Is(err, dedupe.ErrTryAgain), attempt == MaxAttempts && !limited:
-			return d.sent, err
+			return err
 		}
 		if ended := a.Wait(ctx, attempt); ended != nil {
-			return d.sent, a.Translate(fmt.Errorf("%w; before that: %s", ended, err.Error()))
+			return a.Translate(fmt.Errorf("%w; before that: %s", ended, err.Error()))
 		}
 	}
-	return d.sent, nil
+	return nil
 }
 
 // delivery is one Send.
@@ -187,7 +198,7 @@ func (d *delivery) put(ctx context.Context, request []int) (refused, failed erro
 	}
 	results, err := d.api.Put(ctx, outputs)
 	if err == nil && len(results) != len(request) {
-		err = errMisfit
+		err = ErrMisfit
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// errMisfit says that an answer does not fit its request.
-var errMisfit = errors.New("the answer does not have a result for each record")
+// ErrMisfit says that an answer does not fit its request.
+var ErrMisfit = errors.New("the answer does not have a result for each record")
 
 // RefusalError is the result of a record that was not delivered.
 type RefusalError struct {
@@ -51,5 +51,5 @@ func retryable(err error) bool {
 	if refused, ok := errors.AsType[*RefusalError](err); ok {
 		return refused.Transient
 	}
-	return errors.Is(err, errMisfit) || awserror.IsTransient(err)
+	return errors.Is(err, ErrMisfit) || awserror.IsTransient(err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	firehose "github.com/aws/aws-sdk-go-v2/service/firehose/types"
+	kinesis "github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 	sqs "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -38,6 +39,9 @@ func TestTranslate(t *testing.T) {
 	}{
 		{"Firehose busy", &firehose.ServiceUnavailableException{}, true},
 		{"Firehose limit", &firehose.LimitExceededException{}, true},
+		{"Kinesis throughput exceeded", &kinesis.ProvisionedThroughputExceededException{}, true},
+		{"key of Kinesis throttled", &kinesis.KMSThrottlingException{}, true},
+		{"Kinesis failed", &kinesis.InternalFailureException{}, true},
 		{"SQS throttled", &sqs.RequestThrottled{}, true},
 		{"key service throttled", &sqs.KmsThrottled{}, true},
 		{"internal failure", &smithy.GenericAPIError{Code: "InternalFailure", Fault: smithy.FaultServer}, true},
@@ -55,6 +59,7 @@ func TestTranslate(t *testing.T) {
 		{"refused for ever", &batchsink.RefusalError{Code: "InvalidMessageContents"}, false},
 		{"no queue", &sqs.QueueDoesNotExist{}, false},
 		{"no stream", &firehose.ResourceNotFoundException{}, false},
+		{"no access", &kinesis.AccessDeniedException{}, false},
 		{"key disabled", &sqs.KmsDisabled{}, false},
 		{"bad request", status(400), false},
 		{"unknown", errors.New("?"), false},

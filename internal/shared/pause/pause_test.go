@@ -28,6 +28,16 @@ func TestFor(t *testing.T) {
 				t.Errorf("attempt %d: %v after %v", attempt, err, took)
 			}
 		}
+		begun = time.Now()
+		for attempt := 1; attempt < 6; attempt++ {
+			if err := pause.BackOff(t.Context(), attempt); err != nil {
+				t.Error(err)
+			}
+		}
+		// The limits of services count for a second.
+		if took := time.Since(begun); took < time.Second || took > 3*time.Second {
+			t.Errorf("the pauses of six attempts took %v", took)
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun = time.Now()

@@ -1,67 +1,18 @@
 package kinesissink_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
-	"github.com/aws/smithy-go"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/oncebox/oncebox/internal/aws/awsconfig/sdkconfig"
-	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
-
-func status(code int) error {
-	return &awshttp.ResponseError{ResponseError: &smithyhttp.ResponseError{
-		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: code}}, Err: errors.New("body"),
-	}}
-}
-
-// TestTranslate: only transient failures get dedupe.ErrTryAgain.
-func TestTranslate(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name     string
-		err      error
-		tryAgain bool
-	}{
-		{"throughput exceeded", &types.ProvisionedThroughputExceededException{}, true},
-		{"key service throttled", &types.KMSThrottlingException{}, true},
-		{"internal failure", &types.InternalFailureException{}, true},
-		{"server error", status(500), true},
-		{"unavailable", status(503), true},
-		{"unreadable reply", &smithy.DeserializationError{Err: errors.New("cut")}, true},
-		{"connection refused", &net.OpError{Op: "dial", Err: &net.DNSError{IsTemporary: true}}, true},
-		{"not sent", &smithyhttp.RequestSendError{Err: errors.New("reset")}, true},
-		{"no retries left in the budget", fmt.Errorf("attempt: %w", ratelimit.QuotaExceededError{}), true},
-		{"deadline", context.DeadlineExceeded, true},
-		{"cancelled", context.Canceled, false},
-		{"cancelled on the way", &smithyhttp.RequestSendError{Err: context.Canceled}, false},
-		{"stream missing", &types.ResourceNotFoundException{}, false},
-		{"key disabled", &types.KMSDisabledException{}, false},
-		{"denied", &types.AccessDeniedException{}, false},
-		{"bad argument", &types.InvalidArgumentException{}, false},
-		{"bad request", status(400), false},
-		{"unknown", errors.New("?"), false},
-	} {
-		got := kinesissink.Translate("s", test.err)
-		if errors.Is(got, dedupe.ErrTryAgain) != test.tryAgain || !errors.Is(got, test.err) ||
-			!strings.HasPrefix(got.Error(), "kinesis: put records") {
-			t.Errorf("%s: want try again %t, got %v", test.name, test.tryAgain, got)
-		}
-	}
-}
 
 func TestNewClient(t *testing.T) {
 	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
@@ -89,7 +40,7 @@ func TestNewClient(t *testing.T) {
 	sink, err := kinesissink.New(client, "nowhere")
 	must(t, err)
 	_, err = sink.Send(t.Context(), records(1))
-	if _, ok := errors.AsType[*types.ResourceNotFoundException](err); !ok {
+	if _, ok := errors.AsType[*types.ResourceNotFoundException](err); !ok || !strings.Contains(err.Error(), "check its name") {
 		t.Errorf("want the error of the endpoint, got %v", err)
 	}
 }

@@ -3,20 +3,14 @@ package kinesissink
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
 	"github.com/oncebox/oncebox/internal/aws/awserror"
+	"github.com/oncebox/oncebox/internal/records/batchsink"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-)
-
-// If its context has no deadline, Send gives up after maxAttempts without progress, after about three seconds. The
-// limits of a shard are per second, so the stream is then far too small, or broken.
-const (
-	maxAttempts = 6
 )
 
 // Send delivers records by PutRecords. All of them must have passed Check. Records that the stream refuses, or that
@@ -35,24 +29,11 @@ const (
 // settings of the stream or the client are wrong.
 func (s *Sink) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
 	d := newDelivery(s, outputs)
-	_, limited := ctx.Deadline()
-	for attempt := 1; d.open > 0; attempt++ {
-		before := d.open
-		err := d.round(ctx)
-		if err == nil || d.open < before {
-			attempt = 1
-		}
-		switch {
-		case err == nil:
-			continue // all are delivered, or some are sent again at once
-		case !errors.Is(err, dedupe.ErrTryAgain), attempt == maxAttempts && !limited:
-			return d.sent, err
-		}
-		if ended := s.wait(ctx, attempt); ended != nil {
-			return d.sent, s.translate(fmt.Errorf("%w; before that: %s", ended, err.Error()))
-		}
-	}
-	return d.sent, nil
+	err := s.attempts.Repeat(ctx, d.open, func(ctx context.Context) (open int, err error) {
+		err = d.round(ctx)
+		return d.open, err
+	})
+	return d.sent, err
 }
 
 // delivery is one Send.
@@ -127,7 +108,7 @@ func (d *delivery) put(ctx context.Context, request []record) ([]types.PutRecord
 	}
 	out, err := d.sink.client.PutRecords(ctx, in)
 	if err == nil && len(out.Records) != len(request) {
-		err = errMisfit
+		err = batchsink.ErrMisfit
 	}
 	if err == nil {
 		return out.Records, nil
@@ -137,7 +118,7 @@ func (d *delivery) put(ctx context.Context, request []record) ([]types.PutRecord
 			d.countCopies(&request[i])
 		}
 	}
-	return nil, d.sink.translate(err)
+	return nil, d.sink.attempts.Translate(err)
 }
 
 // stray is an aggregate that the stream put into another shard than planned.
@@ -162,12 +143,12 @@ func (d *delivery) judge(
 			}
 			continue
 		}
-		why := &refusal{aws.ToString(result.ErrorCode), aws.ToString(result.ErrorMessage)}
-		if !why.certain() {
+		why := refusal(aws.ToString(result.ErrorCode), aws.ToString(result.ErrorMessage))
+		if !why.Certain {
 			d.countCopies(r)
 		}
-		if err == nil || !why.transient() {
-			err = d.sink.translate(why)
+		if err == nil || !why.Transient {
+			err = d.sink.attempts.Translate(why)
 		}
 		refused.add(d.keys, r)
 	}

@@ -52,6 +52,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 
+	"github.com/oncebox/oncebox/internal/records/batchsink"
 	"github.com/oncebox/oncebox/internal/shared/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -113,7 +114,7 @@ type Sink struct {
 	maxRecord   int
 	aggregation Aggregation
 	shards      shardList
-	wait        func(ctx context.Context, attempt int) error
+	attempts    batchsink.API
 }
 
 var _ dedupe.Sink = (*Sink)(nil)
@@ -139,8 +140,11 @@ func WithFallback(fallback func(error)) Option { return func(s *Sink) { s.shards
 // like that of NewClient: otherwise its repeats are not counted.
 func New(client API, stream string, options ...Option) (*Sink, error) {
 	s := &Sink{
-		client: client, stream: stream, maxRecord: DefaultMaxRecord, aggregation: AggregateAuto, wait: pause.BackOff,
+		client: client, stream: stream, maxRecord: DefaultMaxRecord, aggregation: AggregateAuto,
 		shards: shardList{client: client, stream: stream, fallback: func(error) {}},
+		attempts: batchsink.API{
+			Doing: fmt.Sprintf("kinesis: put records into %q", stream), Advice: advice, Wait: pause.BackOff,
+		},
 	}
 	for _, o := range options {
 		o(s)

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/oncebox/oncebox/internal/records/batchsink"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
@@ -240,7 +241,7 @@ func TestSendGivesUpWithoutProgress(t *testing.T) {
 		!strings.Contains(err.Error(), "ProvisionedThroughputExceeded") {
 		t.Errorf("delivered %d: %v", delivered(sent), err)
 	}
-	again := slices.Repeat([]int{2}, kinesissink.MaxAttempts-1)
+	again := slices.Repeat([]int{2}, batchsink.MaxAttempts-1)
 	if got := s.sizes(); !slices.Equal(got, append([]int{500, 500, 100}, again...)) {
 		t.Errorf("requests of %v records", got)
 	}
@@ -260,7 +261,7 @@ func TestSendGoesOnWhileThereIsProgress(t *testing.T) {
 		return true
 	}
 	sent, err := s.sink(t).Send(t.Context(), records(20))
-	if err != nil || delivered(sent) != 20 || len(s.requests) <= kinesissink.MaxAttempts {
+	if err != nil || delivered(sent) != 20 || len(s.requests) <= batchsink.MaxAttempts {
 		t.Errorf("delivered %d in %d requests: %v", delivered(sent), len(s.requests), err)
 	}
 	checkCounts(t, s, 20)
@@ -325,7 +326,7 @@ func TestEveryCopyIsCounted(t *testing.T) {
 	}{
 		"no answer":        {fail(&smithyhttp.RequestSendError{Err: io.ErrUnexpectedEOF}), 20},
 		"internal failure": {fail(&types.InternalFailureException{}), 20},
-		"unavailable":      {fail(status(503)), 20},
+		"unavailable":      {fail(&smithy.GenericAPIError{Code: "ServiceUnavailable", Fault: smithy.FaultServer}), 20},
 		"cut answer":       {fail(&smithy.DeserializationError{Err: errors.New("cut")}), 20},
 		"short answer": {results(func(all []types.PutRecordsResultEntry) []types.PutRecordsResultEntry {
 			return all[:19]
@@ -397,12 +398,11 @@ func TestAnswersThatSayNothing(t *testing.T) {
 type always struct {
 	kinesissink.API
 	out *kinesis.PutRecordsOutput
-	err error
 }
 
 func (a always) PutRecords(context.Context, *kinesis.PutRecordsInput,
 	...func(*kinesis.Options)) (*kinesis.PutRecordsOutput, error) {
-	return a.out, a.err
+	return a.out, nil
 }
 
 // TestWrongSettingsAreNotTriedAgain: the second request is denied, and Send gives up at once.
@@ -452,64 +452,7 @@ func missingStream(t *testing.T, s *stream) {
 	must(t, err)
 	sent, err := sink.Send(t.Context(), records(1))
 	if n := delivered(sent); n != 0 || errors.Is(err, dedupe.ErrTryAgain) || err == nil ||
-		!strings.Contains(err.Error(), `stream "nowhere" not found`) {
+		!strings.Contains(err.Error(), `into "nowhere": the stream does not exist`) {
 		t.Errorf("delivered %d: %v", delivered(sent), err)
 	}
-}
-
-// TestContextEndsTheWait: if the context ends, a pause ends at once, and Send returns the context's error.
-func TestContextEndsTheWait(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		end      func(context.Context) (context.Context, context.CancelFunc)
-		want     error
-		tryAgain bool
-	}{
-		"cancelled": {func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(time.Millisecond, cancel)
-			return ctx, cancel
-		}, context.Canceled, false},
-		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, time.Millisecond)
-		}, context.DeadlineExceeded, true},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := test.end(t.Context())
-			defer cancel()
-			sink, err := kinesissink.New(always{err: &types.KMSThrottlingException{}}, "s")
-			must(t, err)
-			begin := time.Now()
-			sent, err := sink.Send(ctx, records(2))
-			if delivered(sent) != 0 || !errors.Is(err, test.want) || errors.Is(err, dedupe.ErrTryAgain) != test.tryAgain {
-				t.Errorf("%s: delivered %d: %v", name, delivered(sent), err)
-			}
-			if waited := time.Since(begin); waited != time.Millisecond {
-				t.Errorf("%s: waited %v", name, waited)
-			}
-		})
-	}
-}
-
-// TestBackOff: the pauses are random and grow. Together they are longer than a second, the time for which the limits
-// of a shard count.
-func TestBackOff(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		total := time.Duration(0)
-		for attempt := 1; attempt < 100; attempt++ {
-			begin := time.Now()
-			must(t, kinesissink.BackOff(t.Context(), attempt))
-			took := time.Since(begin)
-			if limit := min(time.Second, 100*time.Millisecond<<min(attempt-1, 10)); took < limit/2 || took >= limit {
-				t.Errorf("attempt %d: %v", attempt, took)
-			}
-			if attempt < kinesissink.MaxAttempts {
-				total += took
-			}
-		}
-		if total < time.Second {
-			t.Errorf("all pauses together: %v", total)
-		}
-	})
 }
