@@ -71,7 +71,7 @@ func (c *call) runAtStore(ctx context.Context, fn function) (*engine.Record, *re
 		return nil, nil, err
 	}
 	replayed := row.Status == engine.Completed
-	c.r.replays.count(replayed)
+	c.r.replays.Count(replayed)
 	if replayed {
 		return row, nil, nil
 	}
@@ -165,7 +165,7 @@ func (c *call) useCopy(row *engine.Record, late time.Time) (*engine.Record, erro
 // readFirst looks for a completed record with a cheap read, where replays are frequent. Such a read may show an old
 // row. Its error does not count.
 func (c *call) readFirst(ctx context.Context) (*engine.Record, error) {
-	if !c.r.replays.frequent() {
+	if !c.r.replays.Frequent() {
 		return nil, nil
 	}
 	a, err := c.r.ask(func() (engine.Answer, error) { return c.r.store.Read(ctx, c.key, engine.Eventual) })

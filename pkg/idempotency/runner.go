@@ -9,11 +9,11 @@ import (
 	"io"
 	"math/big"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/aws/serverclock"
 	"github.com/oncebox/oncebox/internal/shared/pause"
+	"github.com/oncebox/oncebox/internal/shared/repeats"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
 
@@ -85,7 +85,7 @@ type Runner struct {
 	random    io.Reader
 	turns     turns
 	copies    cache
-	replays   share
+	replays   repeats.Share
 	observer  func(context.Context, Report)
 }
 
@@ -215,31 +215,4 @@ func (r *Runner) backOff(ctx context.Context, tries int) error {
 		return fmt.Errorf("random source: %w", err)
 	}
 	return r.machine.Sleep(ctx, limit/2+time.Duration(spread.Int64()))
-}
-
-// share measures the share of calls that found a completed record in the store. Where that is frequent, a cheap read
-// goes first: it costs half a read unit, and a put that is refused costs a write unit.
-type share struct {
-	mu    sync.Mutex
-	value float64
-}
-
-const (
-	readFirstFrom = 0.1
-	lastWeight    = 1.0 / 16 // of the latest call
-)
-
-func (s *share) count(replayed bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.value *= 1 - lastWeight
-	if replayed {
-		s.value += lastWeight
-	}
-}
-
-func (s *share) frequent() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.value >= readFirstFrom
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/oncebox/oncebox/internal/shared/repeats"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
@@ -35,7 +36,7 @@ type Bank struct {
 // campaignMemory is a Bank's memory of a campaign.
 type campaignMemory struct {
 	free    *freeList
-	repeats repeats
+	repeats repeats.Share
 }
 
 // Option changes a default of a Bank or an Operator.

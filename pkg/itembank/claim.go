@@ -101,7 +101,7 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string, options ...
 	if err == nil {
 		b.rules.sawClaim(grant.Claim.Campaign, b.clock.Now())
 	}
-	r.memory.repeats.count(grant.Replayed)
+	r.memory.repeats.Count(grant.Replayed)
 	return r.finish(ctx, grant, err)
 }
 
@@ -202,7 +202,7 @@ func (r *request) attempt(ctx context.Context, first bool) (stepResult, error) {
 	if r.campaign.knownSoldOut(r.search.started) {
 		return r.refuse(ctx, ErrSoldOut)
 	}
-	if first && r.memory.repeats.frequent() && r.memory.free.unknown(r.campaign, &r.search) > 0 {
+	if first && r.memory.repeats.Frequent() && r.memory.free.unknown(r.campaign, &r.search) > 0 {
 		if held := r.bank.peek(ctx, r.campaign, r.claim.Key()); held != nil {
 			return r.replay(*held), nil
 		}
