@@ -235,18 +235,6 @@ func TestDedupeFaults(t *testing.T) {
 	})
 }
 
-// TestDedupeWithAcks delivers batches twice. The function must skip the second, as it does by
-// default.
-func TestDedupeWithAcks(t *testing.T) {
-	testengine.CheckOnly(t)
-	t.Parallel()
-	b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_ACKS=")...)
-	for _, name := range []string{"several", "kpl", "poison-among-good"} {
-		b.check(t, name, dedupeCases[name])
-		b.check(t, name, acknowledged(t, name))
-	}
-}
-
 // TestDedupeBadSettingsStopTheStart checks that the function does not start, and that its log
 // names every wrong setting but no value.
 func TestDedupeBadSettingsStopTheStart(t *testing.T) {
