@@ -230,7 +230,7 @@ func (h *history) brokenBank(i int, store engine.Store, m *Mutant) *itembank.Ope
 		broken.Before, broken.Server = pause, &steppingBack{Clock: h.clock}
 	}
 	through := engine.Store(broken)
-	if m != nil && m.layer == aboveFaults {
+	if m != nil && m.aboveFaults {
 		through = m.Wrap(enginetest.Engine{Store: broken, Raw: h.engine.Raw}, h.clock)
 	} else if m != nil {
 		broken.Store = m.Wrap(enginetest.Engine{Store: store, Raw: h.engine.Raw}, h.clock)
@@ -289,7 +289,7 @@ func (h *history) request(ctx context.Context, bank *itembank.Operator, o *op) (
 	who, slot := h.spelling(c, o.claimant)
 	switch o.kind {
 	case claimOp:
-		g, err := bank.Claim(withCampaign(ctx, c.Name), c.Name, who, slot, itembank.Choosing(o.chosen...))
+		g, err := bank.Claim(ctx, c.Name, who, slot, itembank.Choosing(o.chosen...))
 		return h.granted(o, g, err)
 	case releaseOp:
 		r, err := bank.Release(ctx, c.Name, who, o.id, slot)
@@ -304,7 +304,7 @@ func (h *history) request(ctx context.Context, bank *itembank.Operator, o *op) (
 		claim, err := bank.Prolong(ctx, c.Name, who, o.id, time.UnixMilli(o.seen), slot)
 		return h.prolonged(o, claim, err)
 	case replaceOp:
-		g, err := bank.Replace(withCampaign(ctx, c.Name), c.Name, who, o.id, slot)
+		g, err := bank.Replace(ctx, c.Name, who, o.id, slot)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package itembankfault
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"slices"
 	"strconv"
@@ -35,17 +34,9 @@ type Mutant struct {
 	//  - All others are cases of package itembank.
 	CaughtBy []string
 	Wrap     func(e enginetest.Engine, clock itembank.Clock) engine.Store
-	layer    layer
+	// aboveFaults: the mutant breaks how a Bank handles slow replies. All others are below the faults.
+	aboveFaults bool
 }
-
-// layer is the place of a mutant between a Bank and its engine.
-type layer int
-
-const (
-	belowFaults layer = iota
-	ownRows           // below the faults; checks must read through it, because its rows have another meaning
-	aboveFaults       // above the faults; it breaks how a Bank handles slow replies
-)
 
 // Mutants are all mutants of claims.
 var Mutants = []Mutant{
@@ -90,10 +81,9 @@ var Mutants = []Mutant{
 		},
 	},
 	{
-		Name:     "partitions-by-the-shards-of-the-campaign",
-		CaughtBy: []string{"scenario/shared-scope", "histories"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return shardsOfCampaign{e.Store} },
-		layer:    ownRows,
+		Name:     "claims-found-by-the-shards-of-the-campaign",
+		CaughtBy: []string{"claims/claimed-elsewhere", "scenario/shared-scope", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return shardsOfCampaign{e.Store, e.Raw} },
 	},
 	{
 		Name:     "scope-row-overwritten",
@@ -208,7 +198,7 @@ var Mutants = []Mutant{
 		Wrap: func(e enginetest.Engine, clock itembank.Clock) engine.Store {
 			return &lateMemory{Store: e.Store, clock: clock, empty: map[engine.Shard]time.Time{}}
 		},
-		layer: aboveFaults,
+		aboveFaults: true,
 	},
 	{
 		Name: "mark-as-empty-whatever-the-version",
@@ -370,7 +360,7 @@ var Mutants = []Mutant{
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
 			return &indexTrusted{Store: e.Store, ends: map[string]time.Time{}}
 		},
-		layer: aboveFaults,
+		aboveFaults: true,
 	},
 	{
 		Name:     "confirm-without-claim-id",
@@ -444,8 +434,8 @@ var Mutants = []Mutant{
 		CaughtBy: []string{
 			"scenario/closer-an-hour-ahead", "scenario/closer-an-hour-behind", "scenario/maker-twenty-minutes-behind", "histories",
 		},
-		Wrap:  func(e enginetest.Engine, _ itembank.Clock) engine.Store { return ownClock{e.Store} },
-		layer: aboveFaults,
+		Wrap:        func(e enginetest.Engine, _ itembank.Clock) engine.Store { return ownClock{e.Store} },
+		aboveFaults: true,
 	},
 	{
 		Name:     "close-without-the-item-row",
@@ -740,73 +730,30 @@ func (m *recurringToken) Take(ctx context.Context, items []engine.FreeItem, c en
 	return result, err
 }
 
-type campaignKey struct{}
-
-// withCampaign passes the campaign of a request to shardsOfCampaign.
-func withCampaign(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, campaignKey{}, name)
-}
-
-// shardsOfCampaign spreads the claims of a scope over as many partitions as the campaign's bank has shards. It looks
-// for a claim only in the partition where it would put it.
-type shardsOfCampaign struct{ engine.Store }
-
-// mostPartitions is higher than the number of shards of any campaign in scenarios and histories.
-const mostPartitions = 4
-
-func (m shardsOfCampaign) partition(ctx context.Context, scope, claimant, campaign string) (string, error) {
-	c, err := m.Campaign(ctx, campaign)
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%s-p%d", scope, engine.HashItem(claimant).ShardOf(c.Shards)), nil
+// shardsOfCampaign finds a claim of another campaign of the scope only if the banks of both have as many shards, as a
+// spread of the claims by the shards of the campaign would do. It puts the claim over the one that it does not find.
+type shardsOfCampaign struct {
+	engine.Store
+	raw enginetest.Raw
 }
 
 func (m shardsOfCampaign) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	scope := c.Scope
-	var err error
-	if c.Scope, err = m.partition(ctx, scope, c.Claimant, c.Campaign); err != nil {
-		return engine.TakeResult{}, err
-	}
 	result, err := m.Store.Take(ctx, items, c)
-	if result.Held != nil {
-		result.Held.Scope = scope
-	}
-	return result, err
-}
-
-func (m shardsOfCampaign) HeldClaim(
-	ctx context.Context, key engine.ClaimKey, how engine.Consistency,
-) (held *engine.Claim, conflict bool, err error) {
-	scope := key.Scope
-	if campaign, ok := ctx.Value(campaignKey{}).(string); ok {
-		if key.Scope, err = m.partition(ctx, scope, key.Claimant, campaign); err != nil {
-			return nil, false, err
-		}
-		held, conflict, err := m.Store.HeldClaim(ctx, key, how)
-		if held != nil {
-			held.Scope = scope
-		}
-		return held, conflict, err
-	}
-	for n := range mostPartitions { // a test's check has no campaign: read all partitions
-		key.Scope = fmt.Sprintf("%s-p%d", scope, n)
-		held, conflict, err := m.Store.HeldClaim(ctx, key, how)
-		if held != nil || conflict {
-			if held != nil {
-				held.Scope = scope
-			}
-			return held, conflict, err
-		}
-	}
-	return nil, false, nil
-}
-
-func (m shardsOfCampaign) CloseClaim(ctx context.Context, r engine.CloseRequest) (result engine.CloseResult, err error) {
-	if r.Claim.Scope, err = m.partition(ctx, r.Claim.Scope, r.Claim.Claimant, r.Claim.Campaign); err != nil {
+	if err != nil || result.Held == nil || result.Held.Campaign == c.Campaign {
 		return result, err
 	}
-	return m.Store.CloseClaim(ctx, r)
+	own, err := m.Campaign(ctx, c.Campaign)
+	if err != nil {
+		return result, err
+	}
+	other, err := m.Campaign(ctx, result.Held.Campaign)
+	if err != nil || other.Shards == own.Shards {
+		return result, err
+	}
+	if err := m.raw.DropClaim(ctx, c.Key()); err != nil {
+		return result, err
+	}
+	return m.Store.Take(ctx, items, c)
 }
 
 // scopeOverwritten creates a campaign without a condition on the row of its scope.

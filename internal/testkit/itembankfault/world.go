@@ -83,13 +83,11 @@ func newWorld(ctx context.Context, e enginetest.Engine) *World {
 
 // mutate places a mutant below the faults or above them.
 func (w *World) mutate(m *Mutant, broken *Store) engine.Store {
-	if m.layer == aboveFaults {
+	if m.aboveFaults {
 		return m.Wrap(enginetest.Engine{Store: broken, Raw: w.engine.Raw}, w.clock)
 	}
 	w.through = m.Wrap(w.engine, w.clock)
-	if broken.Store = w.through; m.layer == ownRows {
-		w.engine.Store = w.through
-	}
+	broken.Store = w.through
 	w.newBank()
 	return broken
 }
@@ -297,7 +295,7 @@ func (w *World) Choose(suffix, claimant string, items ...string) (grant itembank
 		start, closable = w.clock.Now(), w.mayReturnItem()
 		before = w.heldID(c, claimant)
 		who, slot := w.spelling(c, claimant)
-		grant, err = w.bank.Claim(withCampaign(ctx, c.Name), c.Name, who, slot, itembank.Choosing(items...))
+		grant, err = w.bank.Claim(ctx, c.Name, who, slot, itembank.Choosing(items...))
 		return err
 	})
 	now := w.clock.Now()
@@ -424,7 +422,7 @@ func (w *World) Release(suffix, claimant string) {
 	tries := w.mustRepeat("release of "+claimant, func(ctx context.Context) (err error) {
 		existed = w.heldID(c, claimant) == id
 		who, slot := w.spelling(c, claimant)
-		released, err = w.bank.Release(withCampaign(ctx, c.Name), c.Name, who, id, slot)
+		released, err = w.bank.Release(ctx, c.Name, who, id, slot)
 		return err
 	})
 	w.state.Freed = w.clock.Now()
@@ -445,7 +443,7 @@ func (w *World) Replace(suffix, claimant string) (grant itembank.Grant, refused 
 	tries, refused := w.repeat("replace the claim of "+claimant, func(ctx context.Context) (err error) {
 		start, closable = w.clock.Now(), w.mayReturnItem()
 		who, slot := w.spelling(c, claimant)
-		grant, err = w.bank.Replace(withCampaign(ctx, c.Name), c.Name, who, told.Claim.ID, slot)
+		grant, err = w.bank.Replace(ctx, c.Name, who, told.Claim.ID, slot)
 		return err
 	})
 	now := w.clock.Now()
@@ -484,7 +482,7 @@ func (w *World) Forget(suffix string, holders ...string) {
 	var report itembank.ForgetReport
 	w.mustRepeat("forget "+holders[0], func(ctx context.Context) (err error) {
 		who, _ := w.spelling(c, holders[0])
-		report, err = w.bank.Forget(withCampaign(ctx, c.Name), c.Scope, who, itembank.ForgetOptions{})
+		report, err = w.bank.Forget(ctx, c.Scope, who, itembank.ForgetOptions{})
 		return err
 	})
 	w.state.Freed = w.clock.Now()
@@ -503,7 +501,7 @@ func (w *World) Unblock(suffix string, holders ...string) {
 	}
 	w.mustRepeat("unblock "+holders[0], func(ctx context.Context) error {
 		who, _ := w.spelling(c, holders[0])
-		_, err := w.bank.Unblock(withCampaign(ctx, c.Name), c.Scope, who)
+		_, err := w.bank.Unblock(ctx, c.Scope, who)
 		return err
 	})
 }
@@ -573,7 +571,7 @@ func (w *World) ConfirmID(suffix, claimant, id string) (refused error) {
 	var claim itembank.Claim
 	_, refused = w.repeat("confirmation of "+claimant, func(ctx context.Context) (err error) {
 		who, slot := w.spelling(c, claimant)
-		claim, err = w.bank.Confirm(withCampaign(ctx, c.Name), c.Name, who, id, slot)
+		claim, err = w.bank.Confirm(ctx, c.Name, who, id, slot)
 		return err
 	})
 	told := w.state.Told[k]
@@ -607,7 +605,7 @@ func (w *World) Prolong(suffix, claimant string) (refused error) {
 	var claim itembank.Claim
 	_, refused = w.repeat("prolongation of "+claimant, func(ctx context.Context) (err error) {
 		who, slot := w.spelling(c, claimant)
-		claim, err = w.bank.Prolong(withCampaign(ctx, c.Name), c.Name, who, seen.ID, seen.EndsAt, slot)
+		claim, err = w.bank.Prolong(ctx, c.Name, who, seen.ID, seen.EndsAt, slot)
 		return err
 	})
 	told, now := w.state.Told[k], w.clock.Now()
@@ -661,7 +659,7 @@ func (w *World) ReleaseHold(suffix, claimant string) (refused error) {
 	}
 	_, refused = w.repeat("release by "+claimant, func(ctx context.Context) error {
 		who, slot := w.spelling(c, claimant)
-		_, err := w.bank.ReleaseHold(withCampaign(ctx, c.Name), c.Name, who, id, slot)
+		_, err := w.bank.ReleaseHold(ctx, c.Name, who, id, slot)
 		return err
 	})
 	w.state.Freed = w.clock.Now()
