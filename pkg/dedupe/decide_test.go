@@ -142,12 +142,15 @@ func idOutlivesDerivedIDs(f *fixture) {
 	b.wantTally(b.done(recAt(3, 150*time.Second, "a", "y")), dedupe.Tally{In: 1, Natural: 1})
 	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2})
 
-	// With several derived ids the id's entry outlives the last one, whatever their order.
+	// With several derived ids the id's entry outlives the last one, whatever their order, and beside another id.
 	for _, arrivals := range [][2]time.Duration{{5 * time.Second, 105 * time.Second}, {105 * time.Second, 5 * time.Second}} {
 		b := f.bench()
-		b.done(recAt(1, 0, "a", "x"), recAt(2, arrivals[0], "a", "z"), recAt(3, arrivals[1], "a", "y"))
+		b.done(
+			recAt(1, 0, "b", "x"), recAt(2, 0, "a", "x"), recAt(3, 0, "b", "y"),
+			recAt(4, arrivals[0], "a", "z"), recAt(5, arrivals[1], "a", "y"),
+		)
 		b.purge(150*time.Second, "a", ay, format.DerivedID("a", "z"))
-		b.wantTally(b.done(recAt(4, 150*time.Second, "a", "x")), dedupe.Tally{In: 1, Natural: 1})
+		b.wantTally(b.done(recAt(6, 150*time.Second, "a", "x")), dedupe.Tally{In: 1, Natural: 1})
 	}
 }
 
