@@ -26,9 +26,6 @@ type Settings struct {
 // Environ returns the settings in the form of os.Environ, as ParseSettings reads them.
 func (s Settings) Environ() []string { return settings.Environ(s) }
 
-// Variables returns the names of all variables of the function.
-func Variables() []string { return settings.Variables(Settings{}) }
-
 // Options are what the settings mean for a handler.
 type Options struct {
 	Metrics  string // the namespace of the metrics: see WithMetrics
