@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -231,6 +232,22 @@ func (g Globals) OpenRows(ctx context.Context, scope string) (ledger dedupe.Stor
 // MemoryOfLog is the memory for entries of a log ledger if the address of the ledger does not say. It has room for 67
 // million entries. It is allocated only when it is needed.
 const MemoryOfLog = 2 << 30
+
+// WithRecords runs a command with the record handler over the store.
+func (g Globals) WithRecords(
+	ctx context.Context, options recordhandler.Options, run func(*recordhandler.Handler) error,
+) error {
+	ledger, closeLedger, err := g.OpenRecords(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer closeLedger()
+	h, err := recordhandler.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
+	if err != nil {
+		return err
+	}
+	return errors.Join(run(h), h.Close())
+}
 
 // OpenRecords opens the parts of the store that the record handler needs: the ledger of the options, with acks and
 // consumers. Call closeLedger after use.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -18,7 +17,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/oncebox/oncebox/internal/aws/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/records/redrive"
 	"github.com/oncebox/oncebox/internal/shared/suggest"
@@ -102,17 +100,10 @@ func (c redriveRun) Run(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	defer closeItems()
-	ledger, closeLedger, err := a.OpenRecords(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer closeLedger()
-	h, err := recordhandler.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
-	if err != nil {
-		return err
-	}
-	job.Target = targets(a.Globals, h, options)
-	return errors.Join(c.run(ctx, a, job), h.Close())
+	return a.WithRecords(ctx, options, func(h *recordhandler.Handler) error {
+		job.Target = targets(a.Globals, h, options)
+		return c.run(ctx, a, job)
+	})
 }
 
 // targets returns a function that returns the Processor for the letters of a stream. With one row a key, it refuses a

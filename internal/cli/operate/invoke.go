@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/oncebox/oncebox/internal/aws/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -109,7 +107,7 @@ func (c invokeDedupe) Run(ctx context.Context, a *cli.App) error {
 		return cli.BadUsage(err, "")
 	}
 	options.Clients = full.Clients
-	return withRecords(ctx, a, options, func(h *recordhandler.Handler) error {
+	return a.WithRecords(ctx, options, func(h *recordhandler.Handler) error {
 		result, err := h.Deliver(ctx, raw)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -158,20 +156,6 @@ func printAnswer(ctx context.Context, a *cli.App, answer events.KinesisEventResp
 }
 
 const sendAgain = "It is safe to send the event again."
-
-// withRecords runs a command with the record handler over the store.
-func withRecords(ctx context.Context, a *cli.App, options recordhandler.Options, run func(*recordhandler.Handler) error) error {
-	ledger, closeLedger, err := a.OpenRecords(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer closeLedger()
-	h, err := recordhandler.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
-	if err != nil {
-		return err
-	}
-	return errors.Join(run(h), h.Close())
-}
 
 // readEvent reads a file that must hold JSON.
 func readEvent(ctx context.Context, stdin io.Reader, name string) ([]byte, error) {
