@@ -8,13 +8,13 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-
-	"github.com/oncebox/oncebox/internal/shared/settings"
 	"unicode"
 
 	"golang.org/x/term"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"github.com/oncebox/oncebox/internal/shared/settings"
 )
 
 // Print writes a result to stdout: the value as JSON, or the text.
