@@ -42,6 +42,7 @@ const (
 	longestVisibilityTimeout = 12 * time.Hour
 	smallQueueBatch          = 10 // the default, the largest of a FIFO queue, and the largest without a window
 	visibilityFactor         = 6  // of the timeout of the function
+	fewestReceives           = 5  // before SQS moves a message to the dead-letter queue
 )
 
 // sourceQueueRetention: a message may stay for the longest retention in the queue and in its dead-letter queue.
@@ -179,6 +180,11 @@ func (s queueSource) checkQueue(wrong *problems, p RecordDedupeProps) {
 		wrong.add("%s has no dead-letter queue: SQS would deliver a message that always fails until it deletes it; set its "+
 			"DeadLetterQueue", wrong.of("Source"))
 	}
+	if l2, ok := s.queue.(awssqs.Queue); ok && l2.DeadLetterQueue() != nil && *l2.DeadLetterQueue().MaxReceiveCount < fewestReceives {
+		wrong.add("%s moves a message to its dead-letter queue after %.0f receives, and each time that Lambda is throttled is one, "+
+			"too: messages that are not at fault would be given up; set MaxReceiveCount to %d or more",
+			wrong.of("Source"), *l2.DeadLetterQueue().MaxReceiveCount, fewestReceives)
+	}
 }
 
 // queueWarning is the CDK's id of the warning.
@@ -195,7 +201,7 @@ func (s queueSource) resolved(r *RecordDedupe, p RecordDedupeProps) sourceKind {
 	} else if s.queue.Node().DefaultChild() == nil {
 		awscdk.Annotations_Of(r.Construct).AddWarningV2(jsii.String(queueWarning), jsii.String(
 			"The queue of the source was imported, so it is not checked here. It needs a visibility timeout of at least "+
-				text(s.visibility(p))+", and a dead-letter queue, on which you set an alarm."))
+				text(s.visibility(p))+", and a dead-letter queue, on which you set an alarm, with a maxReceiveCount of 5 or more."))
 	}
 	return s
 }

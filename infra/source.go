@@ -22,7 +22,8 @@ type Source struct{ kind sourceKind }
 func FromStream(stream awskinesis.IStream) Source { return Source{streamSource{stream, stream == nil}} }
 
 // FromQueue is a queue. Its visibility timeout must be at least six times the timeout of the function, plus
-// Mapping.BatchWindow, and it needs a dead-letter queue. The construct checks both for a queue of the app.
+// Mapping.BatchWindow, and it needs a dead-letter queue, with a MaxReceiveCount of 5 at least. The construct checks both
+// for a queue of the app.
 func FromQueue(queue awssqs.IQueue) Source {
 	return Source{queueSource{queue: queue, missing: queue == nil}}
 }

@@ -286,7 +286,7 @@ func TestDatesAndDays(t *testing.T) {
 	s.run(exitDone, "campaign", "create", "spring", "--opens", "2027-03-01", "--closes", "2027-03-08T12:00:00+01:00", "--item-life", "30d", "--claim-life", "1d12h")
 	var c campaignJSON
 	s.json(&c, "campaign", "show", "spring")
-	if got := []string{cli.TimeOr(*c.OpensAt, ""), cli.TimeOr(*c.ClosesAt, ""), c.ItemLife, c.ClaimLife}; strings.Join(got, " ") != "2027-03-01T00:00:00Z 2027-03-08T11:00:00Z 720h 36h" {
+	if got := []string{cli.TimeOr(*c.OpensAt, ""), cli.TimeOr(*c.ClosesAt, ""), c.ItemLife, c.ClaimLife}; strings.Join(got, " ") != "2027-03-01T00:00:00Z 2027-03-08T11:00:00Z 30d 36h" {
 		t.Errorf("unexpected %q", got)
 	}
 	s.file("in", `{"id":"A","n":1,"t":86400}`+"\n"+`{"id":"A","n":1,"t":864000}`+"\n"+`{"id":"A","n":1,"t":3000000}`+"\n")

@@ -102,7 +102,7 @@ func TestLogLedger(t *testing.T) {
 	var stat ledgerStat
 	s.json(&stat, "ledger", "stat", "--scope", "orders")
 	items := stat.Lanes[0].Items + stat.Lanes[1].Items
-	if stat.Entries != 14 || stat.Memory != int64(31*14+88*items) || stat.Window != "48h" || len(stat.Lanes) != 2 || stat.Units < 2 ||
+	if stat.Entries != 14 || stat.Memory != int64(31*14+88*items) || stat.Window != "2d" || len(stat.Lanes) != 2 || stat.Units < 2 ||
 		stat.Lanes[0].Entries+stat.Lanes[1].Entries != 14 || time.Since(stat.Lanes[0].Latest) > time.Hour {
 		t.Errorf("%+v", stat)
 	}

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"crypto/rand"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/oncebox/oncebox/internal/testkit/faultproxy"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // TestLedgerImport: records of the past are duplicates after an import, on each store.
@@ -15,6 +19,42 @@ func TestLedgerImport(t *testing.T) {
 		s.run(exitDone, "init")
 		ledgerImport(s)
 	})
+}
+
+// TestFilesByStatements counts the requests of an import, and of a run over files that knows the imported ids: 25 entries
+// share one, and the rows of 50 taken keys another. A put of its own for each would be 50 or 75 more.
+func TestFilesByStatements(t *testing.T) {
+	proxy := faultproxy.New(t, testengine.Dynoxide(t), func(int, string) faultproxy.Fault { return faultproxy.None })
+	s := newShell(t)
+	s.env = append(localEngine(proxy.URL), "ONCEBOX_BANK_TABLE=bank-"+rand.Text(), "ONCEBOX_DEDUPE_TABLE=dedupe-"+rand.Text())
+	s.run(exitDone, "init")
+	lines := func(n int) (text string) {
+		for id := range n {
+			text += fmt.Sprintf(`{"id":"%d"}`+"\n", id)
+		}
+		return text
+	}
+	s.file("past", lines(50))
+	s.file("all", lines(75))
+	for _, c := range []struct {
+		args              []string
+		says              string
+		statements, reads int
+	}{
+		{[]string{"ledger", "import", "past"}, "entered 50 ", 2, 0},
+		{[]string{"dedupe", "all", "--out", "out"}, "new 25 + retry 0 + natural 50", 3, 1},
+	} {
+		before := len(proxy.Operations())
+		s.run(exitDone, append(c.args, "--id-path", "id")...).saying(t, c.says)
+		requests := map[string]int{}
+		for _, operation := range proxy.Operations()[before:] {
+			requests[operation]++
+		}
+		const ofTheRun = 10 // saves and beats, whose number does not depend on the records
+		if requests["BatchExecuteStatement"] != c.statements || requests["BatchGetItem"] != c.reads || requests["PutItem"] > ofTheRun {
+			t.Errorf("%v: %v", c.args, requests)
+		}
+	}
 }
 
 // TestOtherSettings: fingerprints of an import and of a run that were made with different settings are never equal. Each

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -145,6 +146,26 @@ func TestLinksRefused(t *testing.T) {
 			t.Errorf("%q: want %q, got %q and on stdout %q", content, says, r.stderr, r.stdout)
 		}
 	}
+	for content, name := range map[string]string{ // "": each row is a customer
+		"e-mail\nann\n":         "e-mail", // made of the words for claimants
+		"Customer ID\n1\n":      "Customer ID",
+		"login\na@b.c\nd@e.f\n": "login", // it alone is no address
+		"login\na@b.c\nbob\n":   "",
+		"login\nbob\n":          "",
+		"a@b.c\nd@e.f\n":        "",
+		"ann\n":                 "",
+	} {
+		s.file("numbered.csv", content)
+		if name == "" {
+			s.links(exitDone, "spring", "numbered.csv", "--column", "1").saying(t, "made ")
+			continue
+		}
+		r := s.links(exitUsage, "spring", "numbered.csv", "--column", "1")
+		r.saying(t, fmt.Sprintf("--column 1: the first row has %[1]q there, which may be the name of the column\nSay --column %[1]q if it is.", name))
+		s.links(exitDone, "spring", "numbered.csv", "--column", name).saying(t, "made ")
+	}
+	s.file("named.csv", "claimant\nlogin\na@b.c\n")
+	s.links(exitDone, "spring", "named.csv").saying(t, "made 2 links")
 	for says, args := range map[string][]string{
 		"campaign: must be":                         {"Spring", "good.csv"},
 		"scope: must be":                            {"Shop", "good.csv", "--scope"},

@@ -58,12 +58,12 @@ func TestLives(t *testing.T) {
 		s.run(exitDone, create...)
 		s.run(exitDone, create...).saying(s.T, "exists already")
 		s.run(exitDone, "campaign", "create", "usual")
-		s.run(exitDone, "campaign", "show", "spring").saying(s.T, "item life   1h30m\n", "claim life  24h\n", "on end      return\n")
+		s.run(exitDone, "campaign", "show", "spring").saying(s.T, "item life   1h30m\n", "claim life  1d\n", "on end      return\n")
 		s.run(exitDone, "campaign", "show", "usual").saying(s.T, "item life   forever\n", "claim life  forever\n", "on end      burn\n")
-		s.run(exitDone, "campaign", "list").saying(s.T, "ITEM LIFE  CLAIM LIFE  HOLD  ON END", "1h30m      24h         -     return", "-          -           -     burn")
+		s.run(exitDone, "campaign", "list").saying(s.T, "ITEM LIFE  CLAIM LIFE  HOLD  ON END", "1h30m      1d          -     return", "-          -           -     burn")
 		var list []campaignJSON
 		s.json(&list, "campaign", "list")
-		if len(list) != 2 || list[0].ItemLife != "1h30m" || list[0].ClaimLife != "24h" || list[0].OnEnd != itembank.Return ||
+		if len(list) != 2 || list[0].ItemLife != "1h30m" || list[0].ClaimLife != "1d" || list[0].OnEnd != itembank.Return ||
 			list[1].ItemLife != "" || list[1].ClaimLife != "" || list[1].OnEnd != itembank.Burn {
 			s.Errorf("unexpected %+v", list)
 		}

@@ -36,7 +36,9 @@ func TestRedriveErase(t *testing.T) {
 	s.run(exitDone, "redrive", "list").saying(t, "pending 1, done 1")
 	s.run(exitDone, "redrive", "erase", name(0), "--yes").
 		saying(t, "removed the letter in 1 version, 1 attempt, 1 marker", "may still have the record", "redrive export", "the destination")
-	s.run(exitDone, "redrive", "erase", name(0), "--yes").saying(t, "nothing is stored under this name")
+	for _, none := range []string{name(0), "ordres/" + name(1)} { // erased before, and mistyped
+		s.run(exitNo, "redrive", "erase", none, "--yes").saying(t, none+": nothing is stored under this name", "redrive list")
+	}
 
 	for _, more := range [][]string{{"--yes"}, {"--dry-run"}} {
 		s.run(exitNo, append([]string{"redrive", "erase", name(1)}, more...)...).saying(t, "the letter is not done", "--undelivered")

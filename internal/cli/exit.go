@@ -100,6 +100,8 @@ var (
 	ErrUnconfirmed = errors.New("not confirmed: the answer was not yes; nothing was changed")
 	// ErrNoEntry says that the ledger does not know a record.
 	ErrNoEntry = errors.New("the ledger has no entry of this id")
+	// ErrNoLetter says that nothing of a dead letter is stored.
+	ErrNoLetter = errors.New("nothing is stored under this name")
 	// ErrNoResult says that a record of idempotency has no result.
 	ErrNoResult = errors.New("the record has no result")
 	// ErrNoLog says that a scope has no log ledger.
@@ -151,6 +153,7 @@ var outcomes = []struct {
 	{ErrEmpty, ExitNo, "empty"},
 	{ErrNoEntry, ExitNo, "no-entry"},
 	{ErrNoLog, ExitNo, "no-log"},
+	{ErrNoLetter, ExitNo, "no-letter"},
 	{ErrNoResult, ExitNo, "no-result"},
 	{itembank.ErrSoldOut, ExitNo, "sold-out"},
 	{itembank.ErrItemTaken, ExitNo, "item-taken"},

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/term"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"github.com/oncebox/oncebox/internal/shared/settings"
 )
 
 // Print writes a result to stdout: the value as JSON, or the text.
@@ -65,19 +67,12 @@ func TimeOr(t time.Time, zero string) string {
 	return t.Format(time.RFC3339)
 }
 
-// LifeOr writes a life without units that are zero: 24h, not 24h0m0s. For 0 it returns zero.
+// LifeOr writes a life as flags take it: 30d, not 720h0m0s. For 0 it returns zero.
 func LifeOr(d time.Duration, zero string) string {
 	if d == 0 {
 		return zero
 	}
-	text := d.String()
-	if cut, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = cut + "m"
-	}
-	if cut, ok := strings.CutSuffix(text, "h0m"); ok {
-		text = cut + "h"
-	}
-	return text
+	return settings.FormatDuration(d)
 }
 
 // Quantity writes a number of things: 1 line, 2 lines.

@@ -69,6 +69,40 @@ func (refusing) RoundTrip(*http.Request) (*http.Response, error) {
 	return answer.Result(), nil
 }
 
+// account is what doctor looks with.
+func (c clients) account() doctor.Account {
+	return doctor.Account{
+		Lambda: c.lambda, Gateway: c.gateway, Events: c.eventbridge, CloudWatch: c.cloudwatch, Kinesis: c.kinesis,
+		Queues: c.sqs, Logs: c.logs, Tables: c.dynamodb, HTTP: refusing{}, Explain: error.Error, Report: doctor.NewReport(nil),
+	}
+}
+
+// doctorLooksAtTheSource checks that doctor finds nothing wrong at a source as the stack makes it, and makes so many
+// checks. The emulator has no metrics, so nothing is known about its traffic.
+func doctorLooksAtTheSource(t *testing.T, d *deployed, want int) {
+	t.Helper()
+	found, err := doctor.Find(t.Context(), d.lambda, d.resources["AWS::Lambda::Alias"])
+	must(t, err)
+	account, checks := d.account(), 0
+	for _, f := range found {
+		account.CheckMapping(t.Context(), f)
+	}
+	for _, c := range account.Report.Checks {
+		switch c.Status {
+		case doctor.OK:
+			checks++
+		case doctor.Info:
+		default:
+			if c.Area != "records" {
+				t.Errorf("doctor: %s %s: %s", c.Status, c.Name, c.Detail)
+			}
+		}
+	}
+	if checks != want {
+		t.Errorf("doctor makes %d checks, want %d: %+v", checks, want, account.Report.Checks)
+	}
+}
+
 // doctorLooksAround checks that doctor finds nothing wrong around the functions of a stack, and then that the rule of
 // its sweep is disabled.
 func doctorLooksAround(t *testing.T, d *deployed, stack string) {
@@ -76,10 +110,8 @@ func doctorLooksAround(t *testing.T, d *deployed, stack string) {
 	look := func() (told string) {
 		resources, err := doctor.InStack(t.Context(), d.cloudformation, stack)
 		must(t, err)
-		account := doctor.Account{
-			Lambda: d.lambda, Gateway: d.gateway, Events: d.eventbridge, CloudWatch: d.cloudwatch, Kinesis: d.kinesis,
-			HTTP: refusing{}, Stack: resources, Explain: error.Error, Report: doctor.NewReport(nil),
-		}
+		account := d.account()
+		account.Stack = resources
 		var loads []doctor.Load
 		for _, f := range doctorFinds(t, d.clients, stack, "live") {
 			load := doctor.Load{Function: f, AtOnce: 1}
@@ -92,6 +124,7 @@ func doctorLooksAround(t *testing.T, d *deployed, stack string) {
 				account.CheckSchedule(t.Context(), f)
 			case doctor.Dedupe:
 				_, load = account.CheckMapping(t.Context(), f)
+				account.CheckStatements(t.Context(), f)
 			}
 			loads = append(loads, load)
 		}
@@ -101,13 +134,13 @@ func doctorLooksAround(t *testing.T, d *deployed, stack string) {
 		for _, c := range account.Report.Checks {
 			areas[c.Area] = true
 			switch {
-			case c.Status == doctor.Info && c.Area == "alarms": // the emulator evaluates none
+			case c.Status == doctor.Info: // the emulator evaluates no alarm, and has no metrics and logs of functions
 			case c.Name == "concurrency of the account": // the emulator does not know it
 			case c.Status != doctor.OK:
 				told += fmt.Sprintf("%s %s %s: %s\n", c.Status, c.Area, c.Name, c.Detail)
 			}
 		}
-		if len(areas) != 5 {
+		if len(areas) != 6 {
 			t.Errorf("doctor looked at %v", areas)
 		}
 		return told

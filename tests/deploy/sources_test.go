@@ -33,13 +33,14 @@ type sourceCase struct {
 	// event returns an event with a record for each payload. source is the ARN in it.
 	event func(t *testing.T, source string, payloads ...string) string
 	want  facts // of the source; the tests of other stacks read the rest
+	good  int   // the checks of doctor
 }
 
 const payload = `{"id":"1","eventID":"1"}`
 
 var sourceCases = map[string]sourceCase{
 	"from-queue": {
-		event: messages,
+		event: messages, good: 4,
 		want: facts{
 			"mapping from":    "arn:aws:sqs:us-east-1:123456789012:SourceQueueUrl",
 			"mapping to":      "arn:aws:lambda:us-east-1:123456789012:function:dedupe-function:live",
@@ -63,7 +64,7 @@ var sourceCases = map[string]sourceCase{
 		},
 	},
 	"from-table": {
-		prepare: changingTable, event: changes,
+		prepare: changingTable, event: changes, good: 3,
 		want: facts{
 			"mapping from":        "arn:aws:dynamodb:us-east-1:123456789012:table/SourceTable/stream/LABEL",
 			"mapping is":          "Enabled",
@@ -84,7 +85,7 @@ var sourceCases = map[string]sourceCase{
 		},
 	},
 	"from-logs": {
-		prepare: logGroup, event: logMessage,
+		prepare: logGroup, event: logMessage, good: 2,
 		want: facts{
 			"subscription from":      "SourceLogGroup, all log events",
 			"subscription to":        "arn:aws:lambda:us-east-1:123456789012:function:dedupe-function:live, allowed",
@@ -121,6 +122,7 @@ func TestSources(t *testing.T) {
 					t.Errorf("%s:\n got  %q\n want %q", fact, value, s.want[fact])
 				}
 			}
+			doctorLooksAtTheSource(t, d, s.good)
 			reply := d.invoke(t, folder, "ONCEBOX_SINK", s.event(t, source, payload, payload))
 			if !strings.Contains(reply, `"batchItemFailures":[]`) {
 				t.Errorf("the batch gets %s", reply)

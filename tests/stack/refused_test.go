@@ -762,6 +762,15 @@ var (
 		"Source has no dead-letter queue": func(stack awscdk.Stack, p *recordProps) {
 			p.Source = infra.FromQueue(awssqs.NewQueue(stack, jsii.String("Work"), nil))
 		},
+		"Source moves a message to its dead-letter queue after 4 receives, and each time that Lambda is throttled": func(
+			stack awscdk.Stack, p *recordProps,
+		) {
+			p.Source = infra.FromQueue(awssqs.NewQueue(stack, jsii.String("Work"), &awssqs.QueueProps{
+				VisibilityTimeout: awscdk.Duration_Minutes(jsii.Number(6)), DeadLetterQueue: &awssqs.DeadLetterQueue{
+					MaxReceiveCount: jsii.Number(4), Queue: awssqs.NewQueue(stack, jsii.String("Letters"), nil),
+				},
+			}))
+		},
 		"Horizon is 14d, shorter than SourceRetention, which is 15d": func(stack awscdk.Stack, p *recordProps) {
 			p.Source = infra.FromQueue(awssqs.NewQueue(stack, jsii.String("Work"), &awssqs.QueueProps{
 				VisibilityTimeout: awscdk.Duration_Minutes(jsii.Number(6)), RetentionPeriod: awscdk.Duration_Days(jsii.Number(1)),

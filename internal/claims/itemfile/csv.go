@@ -185,13 +185,18 @@ var headerWords = []string{
 // hasHeader reports whether the first line is the name of a column: each of its words is one of headerWords, or it has
 // no digit while the other lines, at least two, all have digits and another length.
 func hasHeader(lines []string) bool {
-	words := strings.FieldsFunc(strings.ToLower(lines[0]), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-	if len(words) > 0 && !slices.ContainsFunc(words, func(word string) bool { return !slices.Contains(headerWords, word) }) {
+	if MadeOf(lines[0], headerWords) {
 		return true
 	}
 	return len(lines) > 2 && !hasDigit(lines[0]) && !slices.ContainsFunc(lines[1:], func(line string) bool {
 		return !hasDigit(line) || len(line) == len(lines[0])
 	})
+}
+
+// MadeOf reports whether a text has words, and each is one of these, which have small letters.
+func MadeOf(text string, words []string) bool {
+	own := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return len(own) > 0 && !slices.ContainsFunc(own, func(word string) bool { return !slices.Contains(words, word) })
 }
 
 func hasDigit(line string) bool { return strings.ContainsFunc(line, unicode.IsDigit) }

@@ -33,8 +33,8 @@ A run into a sink with transactions or objects does not store that it begins a l
 letter that is not done: they may deliver it, and leave a marker.
 
 Shows what is stored and asks. Without a terminal it needs --yes. Safe to repeat, also after an interruption: the
-repeat removes the rest. If nothing is stored under the name, the command says so, and the exit code is 0. The command
-names the copies of the record that it does not reach.
+repeat removes the rest. If nothing is stored under the name, the exit code is 3: the letter was erased before, or has
+another name. The command names the copies of the record that it does not reach.
 
 Examples:
   oncebox redrive erase poison/orders/NAME.json s3://my-dead-letters
@@ -66,7 +66,8 @@ func (c redriveErase) Run(ctx context.Context, a *cli.App) error {
 	case err != nil:
 		return err
 	case stored.None():
-		return a.Print(c.result(archive, stored), "nothing is stored under this name: the letter was erased before, or has another name")
+		return cli.WithHint(fmt.Errorf("%s: %w", c.Name, cli.ErrNoLetter),
+			"It was erased before, or has another name: `oncebox redrive list` prints the names.")
 	}
 	letter, _ := archive.Read(ctx, c.Name) // what cannot be read can be erased, too
 	records := recordsText(letter)

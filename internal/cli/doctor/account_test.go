@@ -17,10 +17,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/apigatewayv2"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/oncebox/oncebox/internal/cli/doctor"
 	"github.com/oncebox/oncebox/internal/testkit/lambdatest"
@@ -117,7 +119,8 @@ func deploy(
 	return doctor.Account{
 		Lambda: client, Gateway: apigatewayv2.NewFromConfig(cfg), Limits: apigateway.NewFromConfig(cfg),
 		Events: eventbridge.NewFromConfig(cfg), CloudWatch: cloudwatch.NewFromConfig(cfg),
-		Kinesis: kinesis.NewFromConfig(cfg), Tables: dynamodb.NewFromConfig(cfg), HTTP: g,
+		Kinesis: kinesis.NewFromConfig(cfg), Queues: sqs.NewFromConfig(cfg), Logs: cloudwatchlogs.NewFromConfig(cfg),
+		Tables: dynamodb.NewFromConfig(cfg), HTTP: g,
 		Stack: stack, Explain: error.Error, Report: doctor.NewReport(nil),
 	}, found
 }
@@ -137,6 +140,7 @@ func checkAll(t *testing.T, account doctor.Account, found map[string]doctor.Func
 		case doctor.Dedupe:
 			_, load := account.CheckMapping(t.Context(), f)
 			loads = append(loads, load)
+			account.CheckStatements(t.Context(), f)
 		}
 	}
 	account.CheckConcurrency(t.Context(), loads)
@@ -164,6 +168,28 @@ func (p *parts) setClaims(status int, settings ...string) {
 		return fmt.Appendf(nil, `{"statusCode": %d, "headers": {"content-type": "application/problem+json"}}`, status), nil
 	}
 }
+
+const (
+	table = "arn:aws:dynamodb:us-east-1:123456789012:table/t"
+	queue = "arn:aws:sqs:us-east-1:123456789012:orders"
+)
+
+// setTable gives the records function the stream 1 of a table. latest is the one that the table writes.
+func (p *parts) setTable(recordAge int, latest string, on bool) {
+	p.records.Stream, p.records.RecordAge = table+"/stream/1", recordAge
+	p.table = fmt.Sprintf(`"LatestStreamArn": %q, "StreamSpecification": {"StreamEnabled": %t}`, table+latest, on)
+}
+
+// setQueue gives the records function a queue, with an attribute of its own.
+func (p *parts) setQueue(attribute string) {
+	p.records.Stream = queue
+	if name, value, set := strings.Cut(attribute, "="); set {
+		p.records.Queue = map[string]string{name: value}
+	}
+}
+
+// setLogs lets CloudWatch Logs invoke the records function for log groups.
+func (p *parts) setLogs(groups string) { p.records.Stream, p.records.Logs = "", groups }
 
 // TestPartsAroundTheFunctions: doctor finds what is wrong around the functions, says so, and nothing else.
 func TestPartsAroundTheFunctions(t *testing.T) {
@@ -259,10 +285,40 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 			"is 337h, and the horizon of the function is 336h",
 		},
 		"a retention of the horizon": {func(p *parts) { p.records.Retention = 336 }, "", "", ""},
-		"a table's stream": {
+		"records that wait for long": {
 			func(p *parts) {
-				p.records.Stream, p.records.RecordAge = "arn:aws:dynamodb:us-east-1:123456789012:table/t/stream/1", 86400
-			}, doctor.Failure, "mapping", "is 24h, and the record age",
+				p.records.Retention, p.records.RecordAge = 24, 43200
+				p.records.Metrics = map[string]float64{"IteratorAge": 12*3600*1000 + 1000}
+			}, doctor.Failure, "mapping", "was 12h0m1s old in the last 15 minutes, and the source deletes it after 24h",
+		},
+		"records that wait for less": {
+			func(p *parts) {
+				p.records.Retention, p.records.RecordAge = 24, 43200
+				p.records.Metrics = map[string]float64{"IteratorAge": 12 * 3600 * 1000}
+			}, "", "", "",
+		},
+
+		"a table's stream": {func(p *parts) { p.setTable(86399, "/stream/1", true) }, "", "", ""},
+		"a record age of its retention": {
+			func(p *parts) { p.setTable(86400, "/stream/1", true) }, doctor.Failure, "mapping", "is 24h, and the record age",
+		},
+		"a table's stream that is off": {
+			func(p *parts) { p.setTable(86399, "/stream/1", false) }, doctor.Failure, "mapping", "is off: the function gets no more changes",
+		},
+		"a table's former stream": {
+			func(p *parts) { p.setTable(86399, "/stream/2", true) }, doctor.Failure, "mapping", "is " + table + "/stream/2 now, and",
+		},
+		"a table without changes": {
+			func(p *parts) {
+				p.setTable(86399, "/stream/1", true)
+				p.records.Metrics = map[string]float64{"Invocations": -1}
+			}, doctor.NotPlayed, "records", "had no invocations that succeeded",
+		},
+		"a function that always fails": {
+			func(p *parts) {
+				p.setTable(86399, "/stream/1", true)
+				p.records.Metrics = map[string]float64{"Invocations": 8, "Errors": 8}
+			}, doctor.NotPlayed, "records", "had no invocations that succeeded",
 		},
 		"a retention that is not read": {
 			func(p *parts) { p.denied = "DescribeStreamSummary" }, doctor.NotPlayed, "mapping", "AccessDenied",
@@ -279,13 +335,131 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 		"a policy that is not read": {
 			func(p *parts) { p.records.Stream, p.denied = "", "functions/records/policy" }, doctor.NotPlayed, "mapping", "AccessDenied",
 		},
-		"no mapping": {func(p *parts) { p.records.Stream = "" }, doctor.Failure, "mapping", "no event source mapping invokes"},
-		"a queue": {
-			func(p *parts) { p.records.Stream = "arn:aws:sqs:us-east-1:123456789012:orders" }, doctor.NotPlayed, "mapping",
-			"does not look at its visibility time-out",
+		"no mapping":                {func(p *parts) { p.records.Stream = "" }, doctor.Failure, "mapping", "no event source mapping invokes"},
+		"a queue":                   {func(p *parts) { p.setQueue("") }, "", "", ""},
+		"a queue that is not found": {func(p *parts) { p.setQueue(""); p.records.Queue = map[string]string{} }, doctor.NotPlayed, "mapping", "QueueDoesNotExist"},
+		"a queue that is not read":  {func(p *parts) { p.setQueue(""); p.denied = "GetQueueAttributes" }, doctor.NotPlayed, "mapping", "AccessDenied"},
+		"a visibility timeout that is short": {
+			func(p *parts) { p.setQueue("VisibilityTimeout=359") }, doctor.Warning, "mapping", "is 5m59s; six times the timeout of the " +
+				"function and the batching window are 6m0s",
 		},
-		"a subscription of logs": {
-			func(p *parts) { p.records.Stream, p.records.Logs = "", true }, doctor.NotPlayed, "mapping", "CloudWatch Logs invokes",
+		"a batching window that is not in it": {
+			func(p *parts) { p.setQueue(""); p.records.Window = 1 }, doctor.Warning, "mapping", "are 6m1s",
+		},
+		"a visibility timeout of the function's": {func(p *parts) { p.setQueue("VisibilityTimeout=60") }, doctor.Warning, "mapping", "is 1m0s"},
+		"a visibility timeout below it": {
+			func(p *parts) { p.setQueue("VisibilityTimeout=59") }, doctor.Failure, "mapping", "comes again while the function still has it",
+		},
+		"no dead-letter queue": {func(p *parts) { p.setQueue("RedrivePolicy=") }, doctor.Failure, "mapping", "there is none"},
+		"four receives": {
+			func(p *parts) {
+				p.setQueue(`RedrivePolicy={"deadLetterTargetArn":"` + queue + `-letters","maxReceiveCount":"4"}`)
+			},
+			doctor.Warning, "mapping", "gets a message after 4 receives",
+		},
+		"five receives": {
+			func(p *parts) {
+				p.setQueue(`RedrivePolicy={"deadLetterTargetArn":"` + queue + `-letters","maxReceiveCount":5}`)
+			}, "", "", "",
+		},
+		"a dead-letter queue that was deleted": {
+			func(p *parts) { p.setQueue(""); p.records.Letters = map[string]string{} }, doctor.Failure, "mapping", "orders-letters does not exist",
+		},
+		"a dead-letter queue with messages": {
+			func(p *parts) {
+				p.setQueue("")
+				p.records.Letters = map[string]string{"ApproximateNumberOfMessages": "1"}
+			},
+			doctor.Warning, "mapping", "has messages that were not processed, about 1",
+		},
+		"a dead-letter queue that forgets": {
+			func(p *parts) {
+				p.setQueue("")
+				p.records.Letters = map[string]string{"MessageRetentionPeriod": "345600"}
+			},
+			doctor.Warning, "mapping", "keeps messages for 96h, and the queue for 96h",
+		},
+		"retentions above the horizon": {
+			func(p *parts) { p.setQueue("MessageRetentionPeriod=345601") }, doctor.Failure, "mapping",
+			"is 336h0m1s with that of its dead-letter queue, and the horizon",
+		},
+		"messages that wait for long": {
+			func(p *parts) {
+				p.setQueue("")
+				p.records.Metrics = map[string]float64{"ApproximateAgeOfOldestMessage": 48*3600 + 1}
+			}, doctor.Failure, "mapping", "was 48h0m1s old",
+		},
+		"a queue without messages": {
+			func(p *parts) {
+				p.setQueue("")
+				p.records.Metrics = map[string]float64{"ApproximateAgeOfOldestMessage": -1, "NumberOfMessagesDeleted": -1}
+			}, doctor.NotPlayed, "records", "orders had no messages that were processed",
+		},
+		"metrics that are not read": {
+			func(p *parts) { p.denied = "GetMetricStatistics" }, doctor.NotPlayed, "mapping", "403",
+		},
+
+		"a subscription of logs": {func(p *parts) { p.setLogs("audit") }, "", "", ""},
+		"a subscription with a pattern": {
+			func(p *parts) { p.setLogs("audit"); p.records.Pattern = "ERROR" }, "", "", "",
+		},
+		"no subscription": {
+			func(p *parts) { p.setLogs("audit"); p.records.Unsubscribed = true }, doctor.Failure, "mapping",
+			"no subscription filter sends log events to " + prefix + "records:live",
+		},
+		"a subscription of the function itself": {
+			func(p *parts) { p.setLogs("audit"); p.records.Calls = prefix + "records" }, doctor.Failure, "mapping",
+			"invokes the function itself and not",
+		},
+		"a log group that was deleted": {func(p *parts) { p.setLogs(lambdatest.NoLogGroup) }, doctor.Failure, "mapping", "the log group does not exist"},
+		"any log group":                {func(p *parts) { p.setLogs("*") }, doctor.NotPlayed, "mapping", "names no single log group"},
+		"subscriptions that are not read": {
+			func(p *parts) { p.setLogs("audit"); p.denied = "DescribeSubscriptionFilters" }, doctor.NotPlayed, "mapping", "AccessDenied",
+		},
+		"the log of the function": {
+			func(p *parts) { p.setLogs("/aws/lambda/records") }, doctor.Failure, "mapping", "is the log of the function itself",
+		},
+		"a log group without events": {
+			func(p *parts) { p.setLogs("audit"); p.records.Metrics = map[string]float64{"Invocations": -1} }, doctor.NotPlayed, "records",
+			"had no invocations that succeeded",
+		},
+		"messages that are lost": {
+			func(p *parts) { p.setLogs("audit"); p.records.Async = map[string]any{} }, doctor.Failure, "mapping",
+			"have no on-failure destination, and are lost",
+		},
+		"messages that go elsewhere": {
+			func(p *parts) {
+				p.setLogs("audit")
+				p.records.Async = map[string]any{"DestinationConfig": map[string]any{"OnFailure": map[string]string{"Destination": queue}}}
+			}, doctor.Warning, "mapping", "go to " + queue,
+		},
+		"messages with one retry": {
+			func(p *parts) {
+				p.setLogs("audit")
+				p.records.Async = map[string]any{"MaximumRetryAttempts": 1}
+			},
+			doctor.Warning, "mapping", "after 1 retries or 6h",
+		},
+		"messages that Lambda keeps for an hour": {
+			func(p *parts) {
+				p.setLogs("audit")
+				p.records.Async = map[string]any{"MaximumEventAgeInSeconds": 3600}
+			},
+			doctor.Warning, "mapping", "after 2 retries or 1h",
+		},
+		"async settings that are not read": {
+			func(p *parts) { p.setLogs("audit"); p.denied = "event-invoke-config" }, doctor.NotPlayed, "mapping", "AccessDenied",
+		},
+
+		"entries one by one": {
+			func(p *parts) { p.records.Said = "a line" }, doctor.Warning, "ledger", "entries are put one by one, because a policy lacks",
+		},
+		"a log that is not read": {func(p *parts) { p.denied = "FilterLogEvents" }, doctor.NotPlayed, "ledger", "AccessDenied"},
+		"a ledger without statements": {
+			func(p *parts) { p.records.Env["ONCEBOX_LEDGER"], p.denied = "log?lanes=2", "FilterLogEvents" }, "", "", "",
+		},
+		"entries in transactions": {
+			func(p *parts) { p.records.Env["ONCEBOX_SINK"], p.denied = "dynamodb:items?key=id", "FilterLogEvents" }, "", "", "",
 		},
 		"a mapping that is off": {func(p *parts) { p.records.State = "Disabled" }, doctor.Failure, "mapping", "is Disabled"},
 

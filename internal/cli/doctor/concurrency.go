@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
-	cloudwatchtypes "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 )
 
@@ -111,19 +109,13 @@ const measured = 14 * 24 * time.Hour
 // MeanDuration returns the mean duration of a function's invocations in the last two weeks, as CloudWatch has it. It
 // returns 0 without invocations. If CloudWatch cannot be read, it reports that and returns 0.
 func (c Account) MeanDuration(ctx context.Context, f Function) (mean time.Duration) {
-	now := time.Now()
-	out, err := c.CloudWatch.GetMetricStatistics(ctx, &cloudwatch.GetMetricStatisticsInput{
-		Namespace: aws.String("AWS/Lambda"), MetricName: aws.String("Duration"),
-		Dimensions: []cloudwatchtypes.Dimension{{Name: aws.String("FunctionName"), Value: &f.Name}},
-		StartTime:  aws.Time(now.Add(-measured)), EndTime: &now, Period: aws.Int32(3600),
-		Statistics: []cloudwatchtypes.Statistic{cloudwatchtypes.StatisticSum, cloudwatchtypes.StatisticSampleCount},
-	})
+	points, err := c.values(ctx, series{"AWS/Lambda", "Duration", "FunctionName", f.Name}, measured)
 	if err != nil {
 		c.Report.Area(capacity).NotRead("duration of the "+f.title(), c.Explain(err))
 		return 0
 	}
 	var sum, count float64
-	for _, d := range out.Datapoints {
+	for _, d := range points {
 		sum, count = sum+aws.ToFloat64(d.Sum), count+aws.ToFloat64(d.SampleCount)
 	}
 	if count == 0 {

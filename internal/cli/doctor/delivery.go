@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -163,7 +162,7 @@ func (r *recordsRun) waited() string {
 
 // stuck adds Lambda's own report about the mapping to an error.
 func (r *recordsRun) stuck(ctx context.Context, what string) error {
-	what += "; the log group " + cmp.Or(r.Function.Log, "of the function") + " says why"
+	what += "; the log group " + r.Function.Log + " says why"
 	if mappings, err := Mappings(ctx, r.Lambda, r.Function); err == nil && len(mappings) > 0 {
 		what += fmt.Sprintf("; the mapping is %s, its last result is %q", aws.ToString(mappings[0].State),
 			aws.ToString(mappings[0].LastProcessingResult))

@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
@@ -37,6 +39,7 @@ type Function struct {
 	Unlike      []string          // the variables that decide what a record is and differ
 	Invoked     string            // the ARN to invoke: the alias, or without an alias the function or its version
 	Log         string            // its log group
+	Timeout     time.Duration     // of an invocation of Version
 	Env         map[string]string // the variables of Version
 	Description string            // the description of Version
 }
@@ -68,6 +71,9 @@ type Lambda interface {
 	) (*lambda.ListEventSourceMappingsOutput, error)
 	Invoke(context.Context, *lambda.InvokeInput, ...func(*lambda.Options)) (*lambda.InvokeOutput, error)
 	GetPolicy(context.Context, *lambda.GetPolicyInput, ...func(*lambda.Options)) (*lambda.GetPolicyOutput, error)
+	GetFunctionEventInvokeConfig(
+		context.Context, *lambda.GetFunctionEventInvokeConfigInput, ...func(*lambda.Options),
+	) (*lambda.GetFunctionEventInvokeConfigOutput, error)
 	GetFunctionConcurrency(
 		context.Context, *lambda.GetFunctionConcurrencyInput, ...func(*lambda.Options),
 	) (*lambda.GetFunctionConcurrencyOutput, error)
@@ -170,10 +176,11 @@ func find(ctx context.Context, client Lambda, name string) (f Function, err erro
 	}
 	f = Function{
 		Name: aws.ToString(out.FunctionName), Version: aws.ToString(out.Version), Invoked: aws.ToString(out.FunctionArn),
-		Description: aws.ToString(out.Description),
+		Description: aws.ToString(out.Description), Timeout: time.Duration(aws.ToInt32(out.Timeout)) * time.Second,
 	}
+	f.Log = "/aws/lambda/" + f.Name
 	if out.LoggingConfig != nil {
-		f.Log = aws.ToString(out.LoggingConfig.LogGroup)
+		f.Log = cmp.Or(aws.ToString(out.LoggingConfig.LogGroup), f.Log)
 	}
 	if e := out.Environment; e != nil {
 		if e.Error != nil { // the variables are encrypted with a key that the operator may not use

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 
@@ -24,19 +25,20 @@ func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.Even
 	case err != nil:
 		a.NotRead(f.Name, c.Explain(err))
 	case len(all) == 0:
-		c.checkSubscription(ctx, a, f)
+		c.checkSubscriptions(ctx, a, f)
 	}
 	load = Load{Function: f, Why: "batches of all shards"}
 	known := len(all) > 0
 	for _, m := range all {
 		a.checkMapping(m, f)
-		if source := aws.ToString(m.EventSourceArn); isQueue(source) {
-			a.NotPlayed("queue "+source, "doctor does not look at its visibility time-out, its dead-letter queue and its retention: "+
-				"docs/records.md, \"SQS\"")
+		if isQueue(aws.ToString(m.EventSourceArn)) {
+			c.checkQueue(ctx, a, m, f)
 		}
-		retention, shards := c.readSource(ctx, a, m)
+		retention, shards := c.readSource(ctx, a, m, f)
 		if retention > 0 {
 			a.checkRetention(m, f, retention)
+			c.checkAge(ctx, a, aws.ToString(m.EventSourceArn), series{"AWS/Lambda", "IteratorAge", "FunctionName", f.Name},
+				time.Millisecond, retention, "docs/operations.md, iterator-age.")
 		}
 		known = known && shards > 0
 		load.AtOnce += max(1, shards) * max(1, aws.ToInt32(m.ParallelizationFactor))
@@ -46,19 +48,6 @@ func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.Even
 		load.Why = "at least: doctor does not know how many batches a source gives at once"
 	}
 	return all, load
-}
-
-// checkSubscription checks a function without a mapping: CloudWatch Logs may invoke it for a log group.
-func (c Account) checkSubscription(ctx context.Context, a Area, f Function) {
-	switch allowed, err := c.mayInvoke(ctx, f, "logs.amazonaws.com", ""); {
-	case err != nil:
-		a.NotRead(f.Name, c.Explain(err))
-	case allowed:
-		a.NotPlayed(f.Name, "CloudWatch Logs invokes "+f.Invoked+"; doctor does not look at subscription filters")
-	default:
-		a.Fail(f.Name, "no event source mapping invokes "+f.Invoked+", and CloudWatch Logs may not",
-			"Records wait in their source. Deploy the stack again, or name the function as its mapping does.")
-	}
 }
 
 func (a Area) checkMapping(m types.EventSourceMappingConfiguration, f Function) {
@@ -124,11 +113,12 @@ const tableRetention = 24 * time.Hour
 // readSource returns the retention and the shards of the stream that a mapping reads. They are 0 for queues, and if
 // they cannot be read. The stream of a table does not tell its shards here.
 func (c Account) readSource(
-	ctx context.Context, a Area, m types.EventSourceMappingConfiguration,
+	ctx context.Context, a Area, m types.EventSourceMappingConfiguration, f Function,
 ) (retention time.Duration, shards int32) {
 	source, _, _ := strings.Cut(aws.ToString(m.EventSourceArn), "/consumer/")
 	switch {
 	case strings.Contains(source, ":dynamodb:"):
+		c.checkTableStream(ctx, a, source, f)
 		return tableRetention, 0
 	case !strings.Contains(source, ":kinesis:"):
 		return 0, 0
@@ -140,6 +130,36 @@ func (c Account) readSource(
 	}
 	summary := out.StreamDescriptionSummary
 	return time.Duration(aws.ToInt32(summary.RetentionPeriodHours)) * time.Hour, aws.ToInt32(summary.OpenShardCount)
+}
+
+// checkTableStream checks that a table still writes the stream that a mapping reads. A stream that was turned off and on
+// again is another one.
+func (c Account) checkTableStream(ctx context.Context, a Area, source string, f Function) {
+	table, _, _ := strings.Cut(source, "/stream/")
+	name := "stream of " + table[strings.LastIndexByte(table, '/')+1:]
+	out, err := c.Tables.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
+	if err != nil {
+		a.NotRead(name, c.Explain(err))
+		return
+	}
+	stream := out.Table.StreamSpecification
+	const do = "Turn the stream on, and deploy the stack again with its new ARN."
+	switch latest := aws.ToString(out.Table.LatestStreamArn); {
+	case stream == nil || !aws.ToBool(stream.StreamEnabled):
+		a.Fail(name, "is off: the function gets no more changes", do)
+	case latest != source:
+		a.Fail(name, "is "+latest+" now, and the mapping reads "+source+": the function gets no more changes", do)
+	default:
+		a.OK(name, "on, with "+string(stream.StreamViewType))
+	}
+	c.checkInvocations(ctx, f)
+}
+
+// HasStream reports whether one of the mappings reads a Kinesis stream, into which PlayRecords can put records.
+func HasStream(mappings []types.EventSourceMappingConfiguration) bool {
+	return slices.ContainsFunc(mappings, func(m types.EventSourceMappingConfiguration) bool {
+		return strings.Contains(aws.ToString(m.EventSourceArn), ":kinesis:")
+	})
 }
 
 // checkRetention compares the retention of a stream with the age at which Lambda gives records up, and with the horizon

@@ -18,9 +18,11 @@ import (
 
 // customers holds the results of reading a file of customers without bad rows.
 type customers struct {
-	column   int   // the column of the claimants, from 0
-	named    bool  // the first row names the columns
-	rows     int64 // the number of rows, without the row that names the columns
+	column   int    // the column of the claimants, from 0
+	named    bool   // the first row names the columns
+	first    string // the first claimant
+	others   int64  // the number of rows after it with an @
+	rows     int64  // the number of rows, without the row that names the columns
 	repeated repeatedRows
 }
 
@@ -52,6 +54,7 @@ func (c linksMake) inspect(ctx context.Context, rows iter.Seq2[itemfile.Row, err
 		default:
 			found.rows++
 			bad.check(row, width, found.column)
+			found.note(row)
 			found.repeated.add(row, found.column)
 		}
 	}
@@ -61,7 +64,37 @@ func (c linksMake) inspect(ctx context.Context, rows iter.Seq2[itemfile.Row, err
 	if found.rows == 0 {
 		return found, cli.BadUsage(fmt.Errorf("%s: has no customers", c.Customers), "")
 	}
+	if !found.named && found.mayBeName() {
+		return found, cli.BadUsage(
+			fmt.Errorf("%s: --column %s: the first row has %q there, which may be the name of the column", c.Customers, c.Column, found.first),
+			fmt.Sprintf("Say --column %q if it is. If it is a customer, put a first row with the names of the columns into the file.",
+				found.first))
+	}
 	return found, nil
+}
+
+// note notes what mayBeName asks for.
+func (c *customers) note(row itemfile.Row) {
+	switch {
+	case c.column >= len(row.Cells): // a bad row
+	case c.rows == 1:
+		c.first = strings.Clone(row.Cells[c.column])
+	case strings.Contains(row.Cells[c.column], "@"):
+		c.others++
+	}
+}
+
+// headerWords are the words of which people make the name of a column of claimants.
+var headerWords = []string{
+	"claimant", "claimants", "customer", "customers", "user", "users", "username", "member", "members", "account", "id", "ids", "name",
+	"names", "number", "e", "email", "emails", "mail", "mails", "address", "addresses", "kunde", "kunden", "kundennummer", "nummer",
+	"adresse",
+}
+
+// mayBeName reports whether the first claimant may be the name of the column: each of its words is one of headerWords, or
+// it alone is no e-mail address. With the number of a column it would get a link.
+func (c *customers) mayBeName() bool {
+	return itemfile.MadeOf(c.first, headerWords) || c.rows > 1 && c.others == c.rows-1 && !strings.Contains(c.first, "@")
 }
 
 // columnOf finds the column of the claimants in the first row. It reports whether this row names the columns.

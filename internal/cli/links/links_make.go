@@ -25,7 +25,7 @@ type linksMake struct {
 	Key       string    `required:"" help:"The private key, which oncebox links keygen wrote." placeholder:"FILE"`
 	Page      string    `required:"" help:"The page that the links lead to, with https. The token follows behind #t=." placeholder:"URL"`
 	Expires   time.Time `required:"" help:"When the links expire: ${times}. Choose a time after the end of the campaign." placeholder:"TIME"`
-	Column    string    `help:"The column with the claimants: a name from the first row, or a number from 1. With a number the first row is a customer too. Default: ${default}." default:"claimant" placeholder:"NAME|N"`
+	Column    string    `help:"The column with the claimants: a name from the first row, or a number from 1. With a number the first row is a customer too, and is refused if it looks like a name. Default: ${default}." default:"claimant" placeholder:"NAME|N"`
 	Scope     bool      `help:"The links are for all campaigns of a scope."`
 }
 

@@ -34,7 +34,7 @@ invokes the functions as their callers do, through the alias of each function, a
   a sweep
 
 It also looks at the parts around the functions, and changes nothing there: routes, authorizers and domains of the API,
-the rule of the sweep, event source mappings and their streams, alarms, and concurrency. It sends one request without
+the rule of the sweep, event source mappings, sources, alarms, and concurrency. It sends one request without
 credentials to each address of the API, which must answer 401 or 403 unless the API is open by choice.
 
 With --expected-rate N it compares the limits of the account with a sale of N claims a second: API Gateway, Lambda and

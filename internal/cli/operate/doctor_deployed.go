@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/apigatewayv2"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
@@ -104,7 +105,8 @@ func (d *deployment) checkAccount(ctx context.Context, rate int) map[string][]ty
 	account := doctor.Account{
 		Lambda: d.lambda, Gateway: apigatewayv2.NewFromConfig(d.config), Limits: apigateway.NewFromConfig(d.config),
 		Events: eventbridge.NewFromConfig(d.config), CloudWatch: cloudwatch.NewFromConfig(d.config),
-		Kinesis: kinesis.NewFromConfig(d.config), Tables: d.dynamo, HTTP: http.DefaultTransport,
+		Kinesis: kinesis.NewFromConfig(d.config), Queues: sqs.NewFromConfig(d.config), Logs: cloudwatchlogs.NewFromConfig(d.config),
+		Tables: d.dynamo, HTTP: http.DefaultTransport,
 		Stack: d.stack, Explain: explainer(ctx, d.App), Report: d.report,
 	}
 	var loads []doctor.Load
@@ -131,6 +133,7 @@ func (d *deployment) checkAccount(ctx context.Context, rate int) map[string][]ty
 	for _, f := range d.of(doctor.Dedupe) {
 		var load doctor.Load
 		mappings[f.Invoked], load = account.CheckMapping(ctx, f)
+		account.CheckStatements(ctx, f)
 		loads = append(loads, load)
 	}
 	account.CheckConcurrency(ctx, loads)
@@ -272,6 +275,9 @@ func (d *deployment) playRecords(
 		}
 	}
 	for _, f := range functions {
+		if !doctor.HasStream(mappings[f.Invoked]) {
+			continue // CheckMapping has looked at its traffic, or says what is wrong
+		}
 		if !c.Records {
 			d.report.Area("records").NotPlayed(f.Name, "--records puts scratch records into the source stream")
 			continue

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -25,13 +26,24 @@ type Parts struct {
 	Lost   bool   // Domain has no mapping to the API
 
 	Rule    string // the state of a rule that invokes the function, or its alias
-	Logs    bool   // a subscription of CloudWatch Logs invokes the function
 	Refused bool   // the function has no resource policy, so neither the API nor the rule may invoke it
 
 	Alarm   string        // the state of an alarm
 	Age     time.Duration // the time since then
 	Silent  bool          // the alarm has no action
 	Deleted bool          // somebody has deleted the alarm, which is still in the stack
+
+	// Logs is a pattern for the log groups for which CloudWatch Logs may invoke the function; "": it may not. It sends the
+	// events that match Pattern to the function, or to Calls.
+	Logs, Pattern string
+	Unsubscribed  bool           // the log group has no subscription filter
+	Async         map[string]any // what becomes of asynchronous events; nil: as in the stack
+	Said          string         // a line in the log of the function
+
+	// Queue and Letters are the attributes of the queue in Stream, and of its dead-letter queue, that differ from those of
+	// the stack. If one is empty and not nil, there is no such queue.
+	Queue, Letters map[string]string
+	Metrics        map[string]float64 // the sums and maxima of metrics by their names; -1: no data. Others are 8.
 
 	Retention int  // of Stream, in hours; 0: 168
 	Reserved  *int // the reserved concurrency; nil: none
@@ -43,7 +55,9 @@ const (
 	Rate        = 2000 // requests a second of all APIs
 	Shards      = 4    // of each stream
 	WriteQuota  = 40000
-	Duration    = 0.25 // of an invocation in the last weeks, in seconds on average
+	Duration    = 0.25   // of an invocation in the last weeks, in seconds on average
+	Timeout     = 60     // of all functions, in seconds
+	NoLogGroup  = "none" // the name of a log group that does not exist
 )
 
 // serveParts serves the services of the parts of functions.
@@ -121,16 +135,50 @@ func serveParts(mux *http.ServeMux, functions map[string]*Function) {
 		f := functions[r.PathValue("name")]
 		f.answerRequest(w, strings.TrimPrefix(r.URL.Path, "/at/"+r.PathValue("name")))
 	})
+	mux.HandleFunc("GET /2019-09-25/functions/{name}/event-invoke-config", func(w http.ResponseWriter, r *http.Request) {
+		f := functions[r.PathValue("name")]
+		if r.URL.Query().Get("Qualifier") != f.Alias || f.Async != nil && len(f.Async) == 0 {
+			notFound(w)
+			return
+		}
+		bucket := map[string]any{"OnFailure": map[string]string{"Destination": "arn:aws:s3:::given-up"}}
+		out := map[string]any{"MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 21600, "DestinationConfig": bucket}
+		maps.Copy(out, f.Async)
+		answer(w, out)
+	})
 	mux.HandleFunc("POST /service/GraniteServiceVersion20100801/operation/{operation}", func(w http.ResponseWriter, r *http.Request) {
 		out := cbor.Map{"MetricAlarms": alarms(functions)}
 		if r.PathValue("operation") == "GetMetricStatistics" {
-			sum := cbor.Map{"Sum": cbor.Float64(Duration * 1000 * 8), "SampleCount": cbor.Float64(8)}
-			out = cbor.Map{"Datapoints": cbor.List{sum}}
+			out = cbor.Map{"Datapoints": datapoints(r.Body, functions)}
 		}
 		w.Header().Set("Content-Type", "application/cbor")
 		w.Header().Set("Smithy-Protocol", "rpc-v2-cbor")
 		_, _ = w.Write(cbor.Encode(out)) // fails only if the client has disconnected
 	})
+}
+
+// datapoints answers GetMetricStatistics.
+func datapoints(request io.Reader, functions map[string]*Function) cbor.List {
+	body, _ := io.ReadAll(request) // a part of a request names no metric
+	in, _ := cbor.Decode(body)
+	named, _ := in.(cbor.Map)
+	metric, _ := named["MetricName"].(cbor.String)
+	value := 8.0
+	switch metric {
+	case "Duration":
+		value = Duration * 1000 * 8
+	case "Errors":
+		value = 1
+	}
+	for _, f := range functions {
+		if own, set := f.Metrics[string(metric)]; set {
+			value = own
+		}
+	}
+	if value < 0 {
+		return cbor.List{}
+	}
+	return cbor.List{cbor.Map{"Sum": cbor.Float64(value), "Maximum": cbor.Float64(value), "SampleCount": cbor.Float64(8)}}
 }
 
 func items(all ...map[string]any) map[string]any { return map[string]any{"items": all} }
@@ -145,6 +193,9 @@ func serveTarget(w http.ResponseWriter, r *http.Request, functions map[string]*F
 		TargetARN string `json:"TargetArn"`
 		Name      string `json:"Name"`
 		StreamARN string `json:"StreamARN"`
+		LogGroup  string `json:"logGroupName"`
+		Queue     string `json:"QueueName"`
+		QueueURL  string `json:"QueueUrl"`
 	}
 	_ = json.NewDecoder(r.Body).Decode(&in) // another request has none of these
 	out := map[string]any{}
@@ -158,13 +209,49 @@ func serveTarget(w http.ResponseWriter, r *http.Request, functions map[string]*F
 			out["StreamDescriptionSummary"] = map[string]any{
 				"StreamARN": in.StreamARN, "RetentionPeriodHours": cmp.Or(f.Retention, 168), "OpenShardCount": Shards,
 			}
+		case operation == "DescribeSubscriptionFilters" && in.LogGroup == NoLogGroup:
+			notFound(w)
+			return true
+		case operation == "DescribeSubscriptionFilters" && f.Logs != "" && !f.Unsubscribed:
+			out["subscriptionFilters"] = []map[string]string{
+				{"filterPattern": f.Pattern, "destinationArn": cmp.Or(f.Calls, arn(name, f.Alias))},
+			}
+		case operation == "FilterLogEvents" && in.LogGroup == "/aws/lambda/"+name && f.Said != "":
+			out["events"] = []map[string]any{{"message": f.Said, "timestamp": time.Now().UnixMilli()}}
+		case operation == "GetQueueUrl":
+			out["QueueUrl"] = queueURL + in.Queue
+		case operation == "GetQueueAttributes" && strings.Contains(f.Stream, ":sqs:"):
+			out["Attributes"] = f.attributes(strings.TrimPrefix(in.QueueURL, queueURL))
 		}
+	}
+	if out["Attributes"] != nil && len(out["Attributes"].(map[string]string)) == 0 {
+		refuse(w, http.StatusBadRequest, "QueueDoesNotExist")
+		return true
 	}
 	if operation == "DescribeLimits" {
 		out["TableMaxWriteCapacityUnits"] = WriteQuota
 	}
 	answer(w, out)
 	return true
+}
+
+const queueURL = "https://sqs.us-east-1.amazonaws.com/123456789012/"
+
+// attributes returns the attributes of the queue in Stream, or of its dead-letter queue, as the stack makes them.
+func (f *Function) attributes(name string) map[string]string {
+	all := map[string]string{
+		"VisibilityTimeout": "360", "MessageRetentionPeriod": "345600", "ApproximateNumberOfMessages": "8",
+		"RedrivePolicy": `{"deadLetterTargetArn":"` + f.Stream + `-letters","maxReceiveCount":100}`,
+	}
+	own := f.Queue
+	if strings.HasSuffix(name, "-letters") {
+		all, own = map[string]string{"MessageRetentionPeriod": "864000", "ApproximateNumberOfMessages": "0"}, f.Letters
+	}
+	if own != nil && len(own) == 0 {
+		return own // there is no such queue
+	}
+	maps.Copy(all, own)
+	return all
 }
 
 func ruleARN(name string) string { return "arn:aws:events:us-east-1:123456789012:rule/rule-" + name }
@@ -186,17 +273,24 @@ func (f *Function) answerPolicy(w http.ResponseWriter, name, alias string) {
 	if f.Rule != "" {
 		allow("events.amazonaws.com", ruleARN(name))
 	}
-	if f.Logs {
-		allow("logs.amazonaws.com", "arn:aws:logs:us-east-1:123456789012:log-group:audit:*")
+	if f.Logs != "" {
+		allow("logs.amazonaws.com", "arn:aws:logs:us-east-1:123456789012:log-group:"+f.Logs+":*")
 	}
 	if f.Refused || alias != f.Alias || len(statements) == 0 {
-		w.Header().Set("X-Amzn-ErrorType", "ResourceNotFoundException")
-		w.WriteHeader(http.StatusNotFound)
-		answer(w, map[string]string{"Message": "The resource you requested does not exist."})
+		notFound(w)
 		return
 	}
 	policy, _ := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": statements}) // only texts
 	answer(w, map[string]string{"Policy": string(policy)})
+}
+
+func notFound(w http.ResponseWriter) { refuse(w, http.StatusNotFound, "ResourceNotFoundException") }
+
+func refuse(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Amzn-ErrorType", code)
+	w.WriteHeader(status)
+	answer(w, map[string]string{"Message": "There is no such thing.", "__type": code})
 }
 
 // answerRequest answers a request without credentials.

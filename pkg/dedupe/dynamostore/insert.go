@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -85,7 +86,7 @@ func (in inserting) inPacks(entries []int, size int, send func(pack []int) error
 
 // sendStatements inserts a pack of entries. A statement that was not done, for example because its key was throttled,
 // comes in a reply with status 200, which the SDK does not repeat: its entry is put alone. So are all entries if
-// DynamoDB refuses the request for good, for example because a policy lacks dynamodb:PartiQLInsert.
+// DynamoDB refuses the request for good: see refused.
 func (in inserting) sendStatements(ctx context.Context, pack []int) error {
 	request := &dynamodb.BatchExecuteStatementInput{Statements: make([]types.BatchStatementRequest, len(pack))}
 	for i, at := range pack {
@@ -93,7 +94,7 @@ func (in inserting) sendStatements(ctx context.Context, pack []int) error {
 	}
 	out, err := in.client.BatchExecuteStatement(ctx, request)
 	switch {
-	case isRefused(err):
+	case in.refused(err):
 		in.putAlone(pack)
 		return nil
 	case err == nil && len(out.Responses) != len(pack):
@@ -116,8 +117,25 @@ func (in inserting) sendStatements(ctx context.Context, pack []int) error {
 	return nil
 }
 
-// isRefused reports whether DynamoDB has refused a request, so that it had no effect, and would refuse it again.
-func isRefused(err error) bool { return awserror.IsRefusal(err) && !awserror.IsTransient(err) }
+// OneByOne is the message of the warning that a Store logs once, by slog.Default, if its caller may not send statements
+// or read the rows of taken keys. Each entry is then put by a request of its own.
+const OneByOne = "entries are put one by one, because a policy lacks a permission"
+
+// refused reports whether DynamoDB has refused a request, so that it had no effect, and would refuse it again. No record
+// fails because of that, so only the warning tells of a missing permission.
+func (s *Store) refused(err error) bool {
+	if !awserror.IsRefusal(err) || awserror.IsTransient(err) {
+		return false
+	}
+	if awserror.Code(err) == "AccessDeniedException" {
+		s.toldOneByOne.Do(func() {
+			slog.Warn(OneByOne, "table", s.table, "error", err.Error(), "do", "Allow dynamodb:PartiQLInsert and "+
+				"dynamodb:BatchGetItem on the keys record#SCOPE#* of the table, as in docs/iam.md: without them each entry costs a "+
+				"request of its own, and several times the processor time.")
+		})
+	}
+	return true
+}
 
 func (in inserting) putAlone(pack []int) {
 	for _, at := range pack {
@@ -157,7 +175,7 @@ func (in inserting) readTaken(ctx context.Context, pack []int) error {
 		in.table: {Keys: keys, ConsistentRead: aws.Bool(true)},
 	}})
 	switch {
-	case isRefused(err):
+	case in.refused(err):
 		in.putAlone(pack)
 		return nil
 	case err != nil:

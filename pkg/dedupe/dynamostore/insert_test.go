@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -397,6 +398,37 @@ func TestRepliesToStatements(t *testing.T) {
 		}
 		if c.replies.reads.Load() != c.reads || c.replies.puts.Load() != c.puts {
 			t.Errorf("%s: %d reads and %d puts", name, c.replies.reads.Load(), c.replies.puts.Load())
+		}
+	}
+}
+
+// TestOneByOneIsTold: a Store says once that a permission is missing, and which. It says nothing of other refusals.
+func TestOneByOneIsTold(t *testing.T) {
+	before := slog.Default()
+	t.Cleanup(func() { slog.SetDefault(before) })
+	taken := answer([]types.BatchStatementResponse{{}, {Error: &types.BatchStatementError{Code: "DuplicateItem"}}})
+	refusal := func(code string) error { return &smithy.GenericAPIError{Code: code, Fault: smithy.FaultClient} }
+	for name, c := range map[string]*struct {
+		replies
+		lines int
+	}{
+		"statements":       {replies{err: refusal("AccessDeniedException")}, 1},
+		"reads":            {replies{statements: taken, readErr: refusal("AccessDeniedException")}, 1},
+		"not valid":        {replies{err: refusal("ValidationException")}, 0},
+		"nothing is wrong": {replies{statements: answer(make([]types.BatchStatementResponse, 2))}, 0},
+	} {
+		var log strings.Builder
+		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+		c.scripted = &scripted{} // every put finds its key free
+		s := withStatements(&c.replies, 2)
+		for range 2 {
+			if _, err := s.PutIfAbsent(t.Context(), entries(2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.Count(log.String(), "level=WARN msg=\""+OneByOne+"\""); got != c.lines ||
+			c.lines > 0 && !strings.Contains(log.String(), "dynamodb:PartiQLInsert") {
+			t.Errorf("%s: want %d warnings, got %q", name, c.lines, log.String())
 		}
 	}
 }

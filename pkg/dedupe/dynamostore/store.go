@@ -2,8 +2,9 @@
 //
 // An entry is one write if its key is absent. It costs one write unit if it has at most 1 KB. From 25 entries on, a
 // call sends them as INSERT statements of PartiQL, 25 in a request, each of which DynamoDB does or refuses by itself.
-// The rows of all refused keys are read together. Other entries are a conditional put each. The requests of one call
-// are sent concurrently, up to a limit (WithConcurrency).
+// The rows of all refused keys are read together. Other entries are a conditional put each, and so are all if the caller
+// may not send statements: see OneByOne. The requests of one call are sent concurrently, up to a limit
+// (WithConcurrency).
 package dynamostore
 
 import (
@@ -58,6 +59,8 @@ type Store struct {
 	statements  dynamo.Statements
 	ledger      string
 	watch       dedupe.RunWatch
+
+	toldOneByOne sync.Once
 }
 
 var _ dedupe.Store = (*Store)(nil)
