@@ -71,7 +71,7 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string, options ...
 	}
 	started := b.clock.Now()
 	for tries := 0; ; tries++ {
-		grant, noRules, err := b.claim(ctx, campaign, claimant, selectionOf(options), started)
+		grant, noRules, err := b.claimOnce(ctx, campaign, claimant, selectionOf(options), started)
 		if !noRules || !errors.Is(err, engine.ErrThrottled) || tries == maxRetries {
 			return grant, err
 		}
@@ -81,9 +81,9 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string, options ...
 	}
 }
 
-// claim is Claim without repeating a throttled read of the rules. noRules reports that the rules could not be read: then
-// it finds only a claim that the claimant holds.
-func (b *Bank) claim(
+// claimOnce is Claim without repeating a throttled read of the rules. noRules reports that the rules could not be read:
+// then it finds only a claim that the claimant holds.
+func (b *Bank) claimOnce(
 	ctx context.Context, campaign, claimant string, selection claimSelection, started time.Time,
 ) (grant Grant, noRules bool, err error) {
 	c, rulesErr := b.campaignRules(ctx, campaign)

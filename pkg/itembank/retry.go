@@ -21,7 +21,8 @@ const (
 // backOff waits a random time before the next try. After limit tries, or shortly before the deadline of ctx, it returns
 // an error instead. why is the reason for the tries, for the error text.
 func (b *Bank) backOff(ctx context.Context, tries, limit int, why string) error {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < timeToAnswer {
+	deadline, ok := ctx.Deadline()
+	if ok && time.Until(deadline) < timeToAnswer { //nolint:forbidigo // deadlines are of the system's clock
 		return fmt.Errorf("%w: %s, and no time is left", ErrTryAgain, why)
 	}
 	if tries == limit {
