@@ -266,7 +266,7 @@ func (l *freeList) readShards(ctx context.Context, c Campaign, shards []int, s *
 	}
 	if found {
 		l.takeOutEnded(ctx, s)
-	} else if l.cold {
+	} else if l.cold && len(s.failed) == 0 {
 		l.wasEmpty = l.provesEarly()
 	}
 	l.cold = false
