@@ -14,7 +14,7 @@ import (
 // Limits of one request. If a request reaches one, it returns ErrTryAgain and has changed nothing. So it does not use
 // up the caller's time on a store that is too slow.
 const (
-	maxWaits    = 8  // waits for busy rows or for a throttled table
+	maxWaits    = 16 // waits for busy rows or for a throttled table
 	maxAttempts = 64 // candidates that other requests took first, and ended claims of the claimant
 )
 
@@ -70,39 +70,57 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string, options ...
 		return Grant{}, err
 	}
 	started := b.clock.Now()
-	c, rulesErr := b.campaignRules(ctx, campaign)
-	if rulesErr != nil {
-		known := false
-		if c, known = b.rules.latest(campaign); !known {
-			return Grant{}, rulesErr
+	for tries := 0; ; tries++ {
+		grant, noRules, err := b.claimOnce(ctx, campaign, claimant, selectionOf(options), started)
+		if !noRules || !errors.Is(err, engine.ErrThrottled) || tries == maxRetries {
+			return grant, err
+		}
+		if err := b.backOff(ctx, tries, maxRetries, "the campaign could not be read"); err != nil {
+			return Grant{}, err
 		}
 	}
-	selection := selectionOf(options)
+}
+
+// claimOnce is Claim without repeating a throttled read of the rules. noRules reports that the rules could not be read:
+// then it finds only a claim that the claimant holds.
+func (b *Bank) claimOnce(
+	ctx context.Context, campaign, claimant string, selection claimSelection, started time.Time,
+) (grant Grant, noRules bool, err error) {
+	c, rulesErr := b.campaignRules(ctx, campaign)
+	noRules = rulesErr != nil
+	if noRules {
+		known := false
+		if c, known = b.rules.latest(campaign); !known {
+			return Grant{}, noRules, rulesErr
+		}
+	}
 	key, err := c.claimKey(claimant, selection.slot)
 	if err != nil {
-		return Grant{}, err
+		return Grant{}, noRules, err
 	}
 	chosen, err := c.choose(selection.items)
 	if err != nil {
-		return Grant{}, err
+		return Grant{}, noRules, err
 	}
 	r, err := b.newRequest(c, key, started)
 	switch {
 	case err != nil:
-		return Grant{}, err
-	case rulesErr != nil: // an old copy still has the right scope, which is enough to find the claim
-		grant, err := r.heldOr(ctx, rulesErr)
-		return r.finish(ctx, grant, err)
+		return Grant{}, noRules, err
+	case noRules: // an old copy still has the right scope, which is enough to find the claim
+		grant, err = r.heldOr(ctx, rulesErr)
+		grant, err = r.finish(ctx, grant, err)
+		return grant, noRules, err
 	}
 	r.chosen = chosen
 	r.memory.free.claims.Add(1)
 	defer r.memory.free.claims.Add(-1)
-	grant, err := r.run(ctx)
+	grant, err = r.run(ctx)
 	if err == nil {
 		b.rules.sawClaim(grant.Claim.Campaign, b.clock.Now())
 	}
 	r.memory.repeats.Count(grant.Replayed)
-	return r.finish(ctx, grant, err)
+	grant, err = r.finish(ctx, grant, err)
+	return grant, noRules, err
 }
 
 // finish adds the columns to a grant. If they cannot be read, it returns the error without the grant: the claim
@@ -309,7 +327,8 @@ func (r *request) take(ctx context.Context, item candidate) (stepResult, error) 
 			return result, err
 		case taken.ItemThrottled:
 			r.memory.free.avoid(item)
-			fallthrough
+			r.memory.free.discardPage(item)
+			return result, err
 		case err != nil || result.outcome == answered:
 			r.memory.free.putBack(item)
 			return result, err
@@ -403,11 +422,15 @@ func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string, options
 	return b.withColumns(ctx, c, claimOf(*held))
 }
 
-// heldClaim reads a claim row. If a transaction is working on the row, it waits and reads again, up to maxWaits
-// times.
+// heldClaim reads a claim row. If a transaction is working on the row, or its key range is throttled, it waits and reads
+// again, up to maxWaits times. The SDK does not repeat a throttled read in a transaction.
 func (b *Bank) heldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
-	held, err := whileBusy(ctx, b, claimBusy, func() (held *engine.Claim, conflict bool, err error) {
-		return b.store.HeldClaim(ctx, key, engine.Strong)
+	held, err := whileBusy(ctx, b, claimBusy, func() (held *engine.Claim, busy bool, err error) {
+		held, busy, err = b.store.HeldClaim(ctx, key, engine.Strong)
+		if errors.Is(err, engine.ErrThrottled) {
+			return nil, true, nil
+		}
+		return held, busy, err
 	})
 	if held != nil {
 		b.rules.sawClaim(held.Campaign, b.clock.Now())

@@ -41,6 +41,7 @@ var claimCases = []testCase{
 	{"holder-is-answered-whatever-fails", holderAnswered},
 	{"holder-does-not-wait-for-the-proof", holderDoesNotWait},
 	{"throttled-shard-is-avoided", throttledShard},
+	{"throttled-reads-are-repeated", throttledReads},
 }
 
 // oneItemForEachClaimant: 20 customers claim 5 times each, at once.
@@ -489,20 +490,27 @@ func takeSentTwice(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 5, Free: 4, Claimed: 1})
 }
 
-// busyEngine: after a conflict or a throttle the candidate is still free. After a conflict on the claim, the claim is
-// read. The number of waits is limited.
+// busyEngine: after a conflict the candidate is still free. After a throttle its page is read again. After a conflict on
+// the claim, the claim is read. The number of waits is limited.
 func busyEngine(f *fixture) {
 	f.stocked(2, itembank.Settings{Shards: 1})
 	busy := func(results ...engine.TakeResult) *itembankfault.Store {
 		return &itembankfault.Store{Store: f.Store, TakeResults: results}
 	}
-	for i, once := range []engine.TakeResult{{ItemConflict: true}, {ItemThrottled: true}} {
+	for i, test := range []struct {
+		once engine.TakeResult
+		want []string
+	}{
+		{engine.TakeResult{ItemConflict: true}, []string{"Take", "Take", "Take"}},
+		{engine.TakeResult{ItemThrottled: true}, []string{"Take", "FreeItems", "Take", "FreeItems", "Take"}},
+	} {
+		once := test.once
 		counted := busy(once, once)
 		b := itembank.NewOperator(counted, itembank.WithClock(itembankfault.NewClock()))
 		if grant := f.claim(b, fmt.Sprintf("claimant-%d", i)); grant.Replayed {
 			f.Errorf("%+v: want a new claim, got %+v", once, grant)
 		}
-		f.wantCalls("the candidate is not gone", counted, "Campaign", "FreeItems", "FreeItems", "Take", "Take", "Take")
+		f.wantCalls("the candidate is not gone", counted, append([]string{"Campaign", "FreeItems", "FreeItems"}, test.want...)...)
 	}
 	f.load("third", "fourth")
 
@@ -535,8 +543,15 @@ func busyEngine(f *fixture) {
 	clock := itembankfault.NewClock()
 	begin := clock.Now()
 	f.refused(itembank.NewOperator(always, itembank.WithClock(clock)), "bob", itembank.ErrTryAgain)
-	if waited := clock.Now().Sub(begin); waited == 0 || waited > 3*time.Second {
+	if waited := clock.Now().Sub(begin); waited == 0 || waited > 5*time.Second {
 		f.Errorf("waited %s for an engine that stayed busy", waited)
+	}
+	hurried, cancel := context.WithTimeout(f.ctx, time.Second)
+	defer cancel()
+	begin = clock.Now()
+	_, err := itembank.NewOperator(always, itembank.WithClock(clock)).Claim(hurried, f.name, "bob")
+	if !errors.Is(err, itembank.ErrTryAgain) || clock.Now() != begin {
+		f.Errorf("a request without time to wait: waited %s, and got %v", clock.Now().Sub(begin), err)
 	}
 	f.wantCounts(engine.Counts{Loaded: 4, Free: 1, Claimed: 3})
 }
@@ -595,6 +610,35 @@ func (e *endlessProof) FreeItems(
 		return engine.FreePage{}, ctx.Err()
 	}
 	return e.Store.FreeItems(ctx, s, r, limit, how)
+}
+
+// throttledReads: a request repeats the read of the rules, and the isolated read of the claim, while they are throttled.
+// A holder whose rules are known does not wait for that.
+func throttledReads(f *fixture) {
+	f.stocked(1, itembank.Settings{Shards: 1})
+	f.claim(f.bank(), "ann")
+	for _, method := range []string{"Campaign", "HeldClaim"} {
+		clock := itembankfault.NewClock()
+		counted := f.counted()
+		left := 0
+		counted.Before = func(called string) error {
+			if called != method || left == 0 {
+				return nil
+			}
+			left--
+			return engine.ErrThrottled
+		}
+		b := itembank.NewOperator(counted, itembank.WithClock(clock))
+		left = 4
+		if f.refused(b, "bob", itembank.ErrSoldOut); left > 0 {
+			f.Errorf("%s: %d throttles are left", method, left)
+		}
+		clock.Advance(time.Minute)
+		left = 4
+		if grant := f.claim(b, "ann"); !grant.Replayed || left != 3 && method == "Campaign" {
+			f.Errorf("%s: want ann's claim after one throttle, got %+v, and %d are left", method, grant, left)
+		}
+	}
 }
 
 // throttledShard: a claim whose item is in a throttled shard, or whose page cannot be read, takes an item of another

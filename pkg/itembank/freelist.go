@@ -38,7 +38,9 @@ type freeList struct {
 	size      bankSize  // only the reader uses it
 	confirmed bool      // only the reader: the campaign was read after all shards were seen empty
 	loads     loads     // only the reader
-	wasEmpty  bool      // only the reader: the last search found nothing
+	wasEmpty  bool      // only the reader: the last search found nothing, or the container proves early
+	cold      bool      // only the reader: no shard was read yet
+	askAt     time.Time // only the reader: when it may read the campaign row again
 	dueSought time.Time // only the reader: when it last looked for claims that are due
 
 	mu        sync.Mutex // guards the rest
@@ -62,7 +64,7 @@ const (
 func newFreeList(b *Bank) *freeList {
 	return &freeList{
 		bank: b, tester: make(turn, 1), reader: make(turn, 1), slow: slowness{begins: make(chan struct{})},
-		chosenSought: map[int]time.Time{},
+		cold: true, chosenSought: map[int]time.Time{},
 	}
 }
 
@@ -264,7 +266,10 @@ func (l *freeList) readShards(ctx context.Context, c Campaign, shards []int, s *
 	}
 	if found {
 		l.takeOutEnded(ctx, s)
+	} else if l.cold && len(s.failed) == 0 {
+		l.wasEmpty = l.provesEarly()
 	}
+	l.cold = false
 	return found, err
 }
 

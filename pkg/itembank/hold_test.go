@@ -192,7 +192,7 @@ func confirmMeetsOthers(f *fixture) {
 	for _, test := range []struct {
 		conflicts int
 		want      error
-	}{{8, nil}, {9, itembank.ErrTryAgain}} {
+	}{{16, nil}, {17, itembank.ErrTryAgain}} {
 		left := test.conflicts
 		busy := &itembankfault.Store{Store: f.Store, Plan: func(_ int, method string) itembankfault.Fault {
 			if method != "ConfirmClaim" || left == 0 {
@@ -329,7 +329,7 @@ func prolongMeetsOthers(f *fixture) {
 	for _, test := range []struct {
 		conflicts int
 		want      error
-	}{{8, nil}, {9, itembank.ErrTryAgain}} {
+	}{{16, nil}, {17, itembank.ErrTryAgain}} {
 		left, clock := test.conflicts, itembankfault.NewClock()
 		busy := &itembankfault.Store{Store: f.Store, Plan: func(_ int, method string) itembankfault.Fault {
 			if method != "ProlongClaim" || left == 0 {

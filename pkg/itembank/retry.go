@@ -12,11 +12,19 @@ const (
 
 	// maxStalls limits how many times in a row a batch makes no progress because the store is busy.
 	maxStalls = 12
+
+	// timeToAnswer is how long before the deadline of a request the last wait begins. The request that follows the wait,
+	// with the SDK's repetitions, needs about a second. Then the caller gets ErrTryAgain, and not a time-out.
+	timeToAnswer = 2 * time.Second
 )
 
-// backOff waits a random time before the next try. After limit tries it returns an error instead. why is the reason
-// for the tries, for the error text.
+// backOff waits a random time before the next try. After limit tries, or shortly before the deadline of ctx, it returns
+// an error instead. why is the reason for the tries, for the error text.
 func (b *Bank) backOff(ctx context.Context, tries, limit int, why string) error {
+	deadline, ok := ctx.Deadline()
+	if ok && time.Until(deadline) < timeToAnswer { //nolint:forbidigo // deadlines are of the system's clock
+		return fmt.Errorf("%w: %s, and no time is left", ErrTryAgain, why)
+	}
 	if tries == limit {
 		return fmt.Errorf("%w: %d times %s", ErrTryAgain, limit, why)
 	}

@@ -36,9 +36,43 @@ func (c Campaign) knownSoldOut(start time.Time) bool {
 // container may have written there meanwhile that the bank is empty.
 const minShardsToAsk = 16
 
-// foundSoldOut reads the campaign, and reports whether its row says that the bank is empty.
+// askEvery is how long a container waits on average between two reads of the row. All containers read the same
+// partition key, which serves 3,000 reads a second.
+const askEvery = 250 * time.Millisecond
+
+// mayAsk reports whether a search may read the campaign row again: after a random time since the last read, of half to
+// one and a half times askEvery.
+func (l *freeList) mayAsk(c Campaign) bool {
+	pause, err := l.bank.randomDuration(askEvery)
+	if err != nil || c.OnEnd != Burn {
+		return false
+	}
+	pause += askEvery / 2
+	if l.askAt.Before(c.copied.readAt) {
+		l.askAt = c.copied.readAt.Add(pause)
+	}
+	now := l.bank.clock.Now()
+	if now.Before(l.askAt) {
+		return false
+	}
+	l.askAt = now.Add(pause)
+	return true
+}
+
+// earlyProofs is how many cold containers there are for each one that reads maxAtOnce shards at a time as soon as its
+// first shard is empty. In a crowd of cold containers, the row should say early that the bank is empty. If all of them
+// did this, they would throttle all shards.
+const earlyProofs = 16
+
+// provesEarly decides at random whether a container is one that proves early.
+func (l *freeList) provesEarly() bool {
+	d, err := l.bank.randomDuration(time.Second)
+	return err == nil && d < time.Second/earlyProofs
+}
+
+// foundSoldOut reads the campaign if it may, and reports whether its row says that the bank is empty.
 func (l *freeList) foundSoldOut(ctx context.Context, c *Campaign) bool {
-	if c.OnEnd != Burn {
+	if !l.mayAsk(*c) {
 		return false
 	}
 	started := l.bank.clock.Now()

@@ -19,6 +19,7 @@ var soldOutCases = []testCase{
 	{"row-is-not-written-beside-a-load-that-is-visible-in-part", notMarkedBesideHalfLoad},
 	{"row-says-sold-out", rowSaysSoldOut},
 	{"row-is-asked-during-the-proof", rowIsAskedDuringProof},
+	{"row-is-asked-seldom", rowIsAskedSeldom},
 	{"row-is-believed-for-five-seconds", rowIsBelieved},
 	{"load-waits-until-nobody-believes-the-row", loadWaits},
 	{"row-is-not-written-while-a-load-is-unfinished", notMarkedDuringLoad},
@@ -60,13 +61,20 @@ func rowSaysSoldOut(f *fixture) {
 	}
 }
 
-// rowIsAskedDuringProof: a search of a bank with many shards reads the row again after its first read. If the row says by
-// then that the bank is empty, the search ends.
+// rowIsAskedDuringProof: a search of a bank with many shards reads the row again between its reads, some time after the
+// last read of the row. If the row says by then that the bank is empty, the search ends.
 func rowIsAskedDuringProof(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 64})
 	f.claim(f.bank(), "ann")
+	clock := itembankfault.NewClock()
 	counted := &itembankfault.Store{Store: &markedMeanwhile{Store: f.Store}}
-	f.refused(itembank.NewOperator(counted), "bob", itembank.ErrSoldOut)
+	counted.After = func(method string) error {
+		if method == "FreeItems" {
+			clock.Advance(400 * time.Millisecond)
+		}
+		return nil
+	}
+	f.refused(itembank.NewOperator(counted, itembank.WithClock(clock)), "bob", itembank.ErrSoldOut)
 	reads := 0
 	for _, method := range counted.Calls() {
 		if method == "FreeItems" {
@@ -294,4 +302,21 @@ func (h *halfAdded) AddItems(ctx context.Context, requests []engine.AddRequest) 
 		return make([]engine.AddResult, len(requests)), nil
 	}
 	return h.Store.AddItems(ctx, requests)
+}
+
+// rowIsAskedSeldom: a search that is quick does not read the row again before the end of its proof.
+func rowIsAskedSeldom(f *fixture) {
+	f.stocked(1, itembank.Settings{Shards: 64})
+	f.claim(f.bank(), "ann")
+	counted := f.counted()
+	f.refused(itembank.NewOperator(counted, itembank.WithClock(itembankfault.NewClock())), "bob", itembank.ErrSoldOut)
+	reads := 0
+	for _, method := range counted.Calls() {
+		if method == "Campaign" {
+			reads++
+		}
+	}
+	if reads != 2 {
+		f.Errorf("want two reads of the row, before and after the proof, got %d", reads)
+	}
 }
