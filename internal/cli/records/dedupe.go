@@ -52,7 +52,7 @@ type dedupeCommand struct {
 	Report          string          `help:"Folder for a report: records.csv lists what is dropped, renamed or dead-lettered, report.html has the numbers." placeholder:"DIR"`
 	DryRun          bool            `help:"Write neither outputs nor ledger. With --report, the report says what a run would do."`
 	PoisonLimit     cli.PoisonLimit `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
-	BatchSize       int             `help:"Lines decided at a time, at most. It does not change the result. Default: ${default}." default:"20000" placeholder:"N"`
+	BatchSize       int             `help:"Lines decided at a time, at most. It does not change the result. Default: ${default}." default:"50000" placeholder:"N"`
 	Publish         string          `help:"Publish the output: write it to NAME.RUN.ndjson (.tsv with --format snowplow), and add it to the list NAME.json when the run is finished. With NAME.jsonl the output is NAME.RUN.jsonl." placeholder:"NAME"`
 	ReplaceRun      string          `help:"Undo this finished run and all later ones of the ledger and scope. The files are its corrected inputs and all later ones. See: oncebox ledger runs." placeholder:"RUN"`
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // DefaultBatchSize is the largest number of lines that are decided and written at a time.
-const DefaultBatchSize = 20_000
+const DefaultBatchSize = 50_000
 
 // Store holds the methods that a job needs from an engine.
 type Store interface {

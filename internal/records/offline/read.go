@@ -13,7 +13,7 @@ import (
 )
 
 // maxBatch limits the bytes of a batch's lines, whatever their number is.
-const maxBatch = 5 << 20
+const maxBatch = 16 << 20
 
 // These errors make a record poison here, but not in package dedupe.
 var (

@@ -21,10 +21,9 @@ const (
 	selectPurged = `SELECT 1 FROM entry WHERE scope = ?1 AND purge_at < ?2 LIMIT 1`
 	countPurged  = `SELECT count(*) FROM entry WHERE scope = ?1 AND purge_at < ?2`
 
-	selectLastRow = `SELECT coalesce(max(rowid), 0) FROM entry`
+	selectLastRow = `SELECT coalesce(max(row), 0) FROM entry`
 
-	// Without the plus SQLite would read the index of the keys, and so the whole scope.
-	deletePurged = `DELETE FROM entry WHERE rowid > ?3 AND rowid <= ?4 AND +scope = ?1 AND purge_at < ?2`
+	deletePurged = `DELETE FROM entry WHERE row > ?3 AND row <= ?4 AND scope = ?1 AND purge_at < ?2`
 )
 
 // compactRows is how many rows one transaction of Compact reads. Other writers wait meanwhile.

@@ -12,7 +12,7 @@ import (
 var _ dedupe.Explainer = (*Store)(nil)
 
 const explainEntry = `SELECT owner, content, coalesce(purge_at, 0), coalesce(done, 0), record, version, arrival, hold
-	FROM entry WHERE scope = ? AND key = ?`
+	FROM entry WHERE ` + atSlot
 
 // Explain implements dedupe.Explainer. The errors are as for Find.
 func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (dedupe.Explanation, error) {
@@ -41,7 +41,8 @@ func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (
 func explain(ctx context.Context, r *sqlite.Statements, scope string, key dedupe.Key) (*dedupe.StoredEntry, error) {
 	var e dedupe.StoredEntry
 	var arrival sql.NullInt64
-	there, err := r.One(ctx, explainEntry, sqlite.Args{scope, key[:]},
+	slot := slotOf(scope, key)
+	there, err := r.One(ctx, explainEntry, sqlite.Args{scope, slot[:]},
 		sqlite.IntoBytes(e.Existing.Owner[:]), sqlite.IntoBytes(e.Content[:]), &e.PurgeAt, &e.Done, &e.Owner, &e.Version, &arrival,
 		(*hold)(&e.Hold))
 	if err != nil || !there {

@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-const findEntry = `SELECT owner, content, coalesce(purge_at, 0), record, coalesce(done, 0), hold FROM entry WHERE scope = ? AND key = ?`
+const findEntry = `SELECT owner, content, coalesce(purge_at, 0), record, coalesce(done, 0), hold FROM entry WHERE ` + atSlot
 
 // Find returns the entries of keys in their order, and nil for a key without an entry. It changes nothing. Errors are
 // dedupe.ErrTryAgain, or a fault of the file.
@@ -31,7 +31,8 @@ func find(ctx context.Context, on *sqlite.Statements, scope string, key dedupe.K
 	var owner, content []byte
 	var e dedupe.Existing
 	var record string
-	there, err := on.One(ctx, findEntry, sqlite.Args{scope, key[:]}, &owner, &content, &e.PurgeAt, &record,
+	slot := slotOf(scope, key)
+	there, err := on.One(ctx, findEntry, sqlite.Args{scope, slot[:]}, &owner, &content, &e.PurgeAt, &record,
 		&e.Done, (*hold)(&e.Hold))
 	if err != nil || !there {
 		return nil, err

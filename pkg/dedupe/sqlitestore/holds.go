@@ -11,10 +11,9 @@ import (
 )
 
 const (
-	setHold = `UPDATE entry SET hold = ?3 WHERE scope = ?1 AND key = ?2`
+	setHold = `UPDATE entry SET hold = ?2 WHERE row = ?1`
 
-	finishHeld = `UPDATE entry SET done = 1 WHERE scope = ?1 AND key = ?2 AND owner = ?4
-		AND substr(hold, 1, 16) = ?3`
+	finishHeld = `UPDATE entry SET done = 1 WHERE ` + atSlot + ` AND owner = ?4 AND substr(hold, 1, 16) = ?3`
 )
 
 // ServerTime returns the time of this machine.
@@ -46,11 +45,11 @@ func (s *Store) TakeOver(
 
 func takeOver(ctx context.Context, w *sqlite.Statements, r *dedupe.TakeOverRequest) (taken bool, err error) {
 	var found dedupe.PutResult
-	one := []request{{Entry: &r.Entry, result: &found}}
+	one := []request{newRequest(&r.Entry, &found)}
 	if err := findExisting(ctx, w, one, ""); err != nil || found.Existing == nil || *found.Existing != r.Old {
 		return false, err
 	}
-	return true, put(ctx, w, one)
+	return true, replace(ctx, w, one)
 }
 
 // Finish marks the entries that have their owners and tokens, in one transaction. The errors are as for PutIfAbsent.
@@ -58,7 +57,8 @@ func (s *Store) Finish(ctx context.Context, requests []dedupe.FinishRequest) ([]
 	results := make([]dedupe.FinishResult, len(requests))
 	err := s.write(ctx, "mark entries as done", func(ctx context.Context, w *sqlite.Statements) error {
 		for i, r := range requests {
-			n, err := w.Exec(ctx, finishHeld, r.Scope, r.Key[:], r.Token[:], r.Owner[:])
+			slot := slotOf(r.Scope, r.Key)
+			n, err := w.Exec(ctx, finishHeld, r.Scope, slot[:], r.Token[:], r.Owner[:])
 			if err != nil {
 				return fmt.Errorf("entry %d of %d: %w", i, len(requests), err)
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +15,7 @@ import (
 )
 
 // raisePurge raises a purge time. NULL means never: max returns NULL if one of its arguments is NULL.
-const raisePurge = `UPDATE entry SET purge_at = max(purge_at, ?4) WHERE scope = ?1 AND key = ?2 AND owner = ?3`
+const raisePurge = `UPDATE entry SET purge_at = max(purge_at, ?4) WHERE ` + atSlot + ` AND owner = ?3`
 
 // PutIfAbsent puts the entries whose keys are free, in one transaction, and returns the existing entries of the others.
 // A single entry fails only with a dedupe.RunAtWorkError. If the call fails, nothing was put. Errors are dedupe.ErrTryAgain, or a fault of the file.
@@ -39,7 +40,7 @@ func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedu
 			}
 			begin = end
 		}
-		return nil
+		return s.merge(ctx, w, len(entries))
 	})
 	if err != nil {
 		return nil, err
@@ -50,26 +51,48 @@ func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedu
 // request is an entry to put.
 type request struct {
 	*dedupe.Entry
+	slot   dedupe.Key
 	result *dedupe.PutResult
+	row    int64  // of the entry in its table; 0 while it has none
 	record string // the owner of the existing entry, as text
+}
+
+func newRequest(e *dedupe.Entry, result *dedupe.PutResult) request {
+	return request{Entry: e, slot: slotOf(e.Scope, e.Key), result: result}
 }
 
 // inOrder returns the entries in the order of the index, so that entries on the same page of the index follow each
 // other. A page is then read, changed and written once, not once for each of its entries.
 func inOrder(entries []dedupe.Entry, results []dedupe.PutResult) []request {
 	all := make([]request, len(entries))
+	order := make([]placed, len(entries))
 	for i := range entries {
-		all[i] = request{Entry: &entries[i], result: &results[i]}
+		all[i] = newRequest(&entries[i], &results[i])
+		order[i] = placed{binary.BigEndian.Uint64(all[i].slot[:]), i}
 	}
-	slices.SortStableFunc(all, func(a, b request) int {
-		return cmp.Or(cmp.Compare(a.Scope, b.Scope), bytes.Compare(a.Key[:], b.Key[:]))
+	slices.SortFunc(order, func(a, b placed) int {
+		if a.begin != b.begin {
+			return cmp.Compare(a.begin, b.begin)
+		}
+		x, y := &all[a.index], &all[b.index]
+		return cmp.Or(bytes.Compare(x.slot[:], y.slot[:]), cmp.Compare(x.Scope, y.Scope), cmp.Compare(a.index, b.index))
 	})
-	return all
+	sorted := make([]request, len(entries))
+	for i, p := range order {
+		sorted[i] = all[p.index]
+	}
+	return sorted
+}
+
+// placed is a request to sort: the beginning of its slot, and its index.
+type placed struct {
+	begin uint64
+	index int
 }
 
 // canFollow reports whether one statement can put both entries. The entries of a statement have one scope and different
 // keys.
-func (r request) canFollow(other request) bool { return r.Scope == other.Scope && r.Key != other.Key }
+func (r request) canFollow(other request) bool { return r.Scope == other.Scope && r.slot != other.slot }
 
 // putAbsent puts the entries whose keys are free. A key is free if it has no entry, or an entry whose purge time is
 // before the arrival of the new one, or a void entry. An entry that arrived before the horizon is not put: see
@@ -83,7 +106,7 @@ func (s *Store) putAbsent(ctx context.Context, w *sqlite.Statements, requests []
 	if err != nil {
 		return err
 	}
-	absent := requests[:0:0]
+	fresh, taken := requests[:0:0], requests[:0:0]
 	for _, r := range requests {
 		old := r.result.Existing
 		free := old == nil || old.PurgeAt != dedupe.Never && old.PurgeAt < roundedUp(r.Arrival)
@@ -101,29 +124,61 @@ func (s *Store) putAbsent(ctx context.Context, w *sqlite.Statements, requests []
 				r.result.Forgotten = true
 				continue
 			}
-			absent = append(absent, r)
+			if r.row == 0 {
+				fresh = append(fresh, r)
+			} else {
+				taken = append(taken, r)
+			}
 		}
 	}
-	return put(ctx, w, absent)
+	if err := insert(ctx, w, fresh); err != nil {
+		return err
+	}
+	return replace(ctx, w, taken)
 }
 
-// put puts entries of one scope, also in place of others.
-func put(ctx context.Context, w *sqlite.Statements, requests []request) error {
+// insert puts entries of one scope whose keys have none.
+func insert(ctx context.Context, w *sqlite.Statements, requests []request) error {
 	if len(requests) == 0 {
 		return nil
 	}
-	p := newPacked(len(requests))
-	for _, r := range requests {
-		p.add(r.Entry)
-	}
-	if _, err := w.Exec(ctx, putEntries, len(requests), requests[0].Scope, p.rows, p.texts); err != nil {
+	var last int64
+	if _, err := w.One(ctx, selectLastRow, nil, &last); err != nil {
 		return err
 	}
-	for _, r := range requests { // only those of queues have a Hold
+	for i := range requests {
+		requests[i].row = last + 1 + int64(i)
+	}
+	p := pack(requests)
+	n, scope, first := len(requests), requests[0].Scope, last+1
+	if _, err := w.Exec(ctx, insertEntries, n, scope, p.rows, p.texts, first); err != nil {
+		return err
+	}
+	if _, err := w.Exec(ctx, insertPlaces, n, first, p.rows); err != nil {
+		return err
+	}
+	return holdAll(ctx, w, requests)
+}
+
+// replace puts entries of one scope in place of those of their keys.
+func replace(ctx context.Context, w *sqlite.Statements, requests []request) error {
+	if len(requests) == 0 {
+		return nil
+	}
+	p := pack(requests)
+	if _, err := w.Exec(ctx, replaceEntries, len(requests), requests[0].Scope, p.rows, p.texts); err != nil {
+		return err
+	}
+	return holdAll(ctx, w, requests)
+}
+
+// holdAll stores the Holds of entries. Only those of queues have one.
+func holdAll(ctx context.Context, w *sqlite.Statements, requests []request) error {
+	for _, r := range requests {
 		if r.Hold == (dedupe.Hold{}) {
 			continue
 		}
-		if _, err := w.Exec(ctx, setHold, r.Scope, r.Key[:], hold(r.Hold).bytes()); err != nil {
+		if _, err := w.Exec(ctx, setHold, r.row, hold(r.Hold).bytes()); err != nil {
 			return err
 		}
 	}
@@ -140,20 +195,21 @@ func findExisting(ctx context.Context, w *sqlite.Statements, requests []request,
 
 	keys := make([]byte, 0, len(requests)*len(dedupe.Key{}))
 	for _, r := range requests {
-		keys = append(keys, r.Key[:]...)
+		keys = append(keys, r.slot[:]...)
 	}
 	return w.Each(ctx, selectEntries, sqlite.Args{len(requests), requests[0].Scope, keys, settled, end},
 		func(scan func(into ...any) error) error {
 			var at int
+			var row int64
 			var old dedupe.Existing
 			var purgeAndDone int64
 			var record string
-			if err := scan(&at, sqlite.IntoBytes(old.Owner[:]), sqlite.IntoBytes(old.Content[:]), &purgeAndDone,
+			if err := scan(&at, &row, sqlite.IntoBytes(old.Owner[:]), sqlite.IntoBytes(old.Content[:]), &purgeAndDone,
 				&record, (*hold)(&old.Hold)); err != nil {
 				return err
 			}
 			old.PurgeAt, old.Done = purgeAndDone>>1, purgeAndDone&1 == 1
-			requests[at].result.Existing, requests[at].record = &old, record
+			requests[at].result.Existing, requests[at].row, requests[at].record = &old, row, record
 			return nil
 		})
 }
@@ -164,7 +220,8 @@ func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([
 	results := make([]dedupe.RaiseResult, len(raises))
 	err := s.write(ctx, "raise purge times", func(ctx context.Context, w *sqlite.Statements) error {
 		for i, r := range raises {
-			n, err := w.Exec(ctx, raisePurge, r.Scope, r.Key[:], r.Owner[:], seconds(r.PurgeAt))
+			slot := slotOf(r.Scope, r.Key)
+			n, err := w.Exec(ctx, raisePurge, r.Scope, slot[:], r.Owner[:], seconds(r.PurgeAt))
 			if err != nil {
 				return fmt.Errorf("raise %d of %d: %w", i, len(raises), err)
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	sqlitetest.Main(m, map[string]sqlitetest.Role{"put everything": putEverything})
+	sqlitetest.Main(m, map[string]sqlitetest.Role{"put everything": putEverything, "put for ever": putForEver})
 }
 
 func check(t testing.TB, err error) {

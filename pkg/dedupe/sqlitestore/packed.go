@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/shared/sqlite"
-	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
 // maxRows is the largest number of entries in a statement.
@@ -23,14 +22,15 @@ type packed struct {
 // spaces, or zero bytes for NULL. For a text, the row has its position among the texts, from 1, and its length, as
 // decimals of 10 bytes each.
 const (
-	keyAt     = 1
+	slotAt    = 1
 	ownerAt   = 17
 	contentAt = 33
 	arrivalAt = 49
 	purgeAt   = 69
 	recordAt  = 89 // the owner in the form for people
 	versionAt = 109
-	rowSize   = 128
+	rowAt     = 129 // in the table
+	rowSize   = 148
 )
 
 var (
@@ -44,23 +44,35 @@ var (
 		return "(SELECT column1 AS i FROM (VALUES " + list.String()[2:] + ") LIMIT 0 + ?1) AS numbers"
 	}()
 
-	// The entries of the keys in ?3, with the indexes of the keys. Each column costs time: done is the last bit of the
+	// The entries of the slots in ?3, with the indexes of the slots. Each column costs time: done is the last bit of the
 	// purge time, and owners from ?4 to ?5 are left out.
-	selectEntries = `SELECT i, owner, content, 2 * coalesce(purge_at, 0) + coalesce(done, 0),
-			CASE WHEN record >= ?4 AND record < ?5 THEN '' ELSE record END, hold
-		FROM ` + numbers + ` CROSS JOIN entry ON scope = ?2 AND key = substr(?3, 1 + 16 * i, 16)`
+	selectEntries = selectEntriesIn("recent") + " UNION ALL " + selectEntriesIn("merged")
 
-	// ?3 has the rows, and ?4 the texts. Without the WHERE, SQLite would parse the ON of the conflict as that of a
-	// join.
-	putEntries = `INSERT INTO entry (scope, key, owner, content, arrival, purge_at, record, version) SELECT ?2, ` +
-		blob(keyAt, 16) + `, ` + blob(ownerAt, 16) + `, ` + blob(contentAt, 16) + `, ` +
-		number(arrivalAt) + `, ` + number(purgeAt) + `, ` + text(recordAt) + `, ` + text(versionAt) + `
-		FROM ` + numbers + ` WHERE true
-		ON CONFLICT (scope, key) DO UPDATE SET
+	// ?5 is the row of the first entry, and ?3 has its slot first.
+	insertEntries = insertEntriesAt("?5 + i")
+	insertPlaces  = `INSERT INTO recent (place, row) SELECT ` + blob(slotAt, placeSize) + `, ?2 + i FROM ` + numbers
+
+	// Without the WHERE, SQLite would parse the ON of the conflict as that of a join.
+	replaceEntries = insertEntriesAt(number(rowAt)) + ` WHERE true
+		ON CONFLICT (row) DO UPDATE SET
 			owner = excluded.owner, content = excluded.content, arrival = excluded.arrival,
 			purge_at = excluded.purge_at, record = excluded.record, version = excluded.version, done = NULL,
 			hold = NULL`
 )
+
+// insertEntriesAt returns the statement that inserts entries at rows. ?3 has the entries, and ?4 their texts.
+func insertEntriesAt(row string) string {
+	return `INSERT INTO entry (row, scope, slot, owner, content, arrival, purge_at, record, version) SELECT ` +
+		row + `, ?2, ` + blob(slotAt, 16) + `, ` + blob(ownerAt, 16) + `, ` + blob(contentAt, 16) + `, ` +
+		number(arrivalAt) + `, ` + number(purgeAt) + `, ` + text(recordAt) + `, ` + text(versionAt) + ` FROM ` + numbers
+}
+
+func selectEntriesIn(places string) string {
+	return `SELECT i, entry.row, owner, content, 2 * coalesce(purge_at, 0) + coalesce(done, 0),
+			CASE WHEN record >= ?4 AND record < ?5 THEN '' ELSE record END, hold
+		FROM ` + numbers + ` CROSS JOIN ` + places + ` ON place = substr(?3, 1 + 16 * i, 6)
+		CROSS JOIN entry ON entry.row = ` + places + `.row AND slot = substr(?3, 1 + 16 * i, 16) AND scope = ?2`
+}
 
 // blob returns the SQL expression for some bytes of row i.
 func blob(at, size int) string { return fmt.Sprintf("substr(?3, %d + %d * i, %d)", at, rowSize, size) }
@@ -73,17 +85,23 @@ func text(at int) string {
 
 // newPacked makes room for a number of entries. The texts begin with a byte that belongs to no text: SQLite takes a
 // part of an empty blob for NULL.
-func newPacked(entries int) *packed {
-	return &packed{rows: make([]byte, 0, entries*rowSize), texts: []byte{0}}
+func pack(requests []request) *packed {
+	p := &packed{rows: make([]byte, 0, len(requests)*rowSize), texts: []byte{0}}
+	for _, r := range requests {
+		p.add(r)
+	}
+	return p
 }
 
-func (p *packed) add(e *dedupe.Entry) {
+func (p *packed) add(r request) {
+	e := r.Entry
 	is := e.Existing()
-	p.rows = append(append(append(p.rows, e.Key[:]...), is.Owner[:]...), is.Content[:]...)
+	p.rows = append(append(append(p.rows, r.slot[:]...), is.Owner[:]...), is.Content[:]...)
 	p.addNumber(20, sqlite.Millis(e.Arrival))
 	p.addNumber(20, seconds(e.PurgeAt))
 	p.addText(e.Owner.String())
 	p.addText(e.Version)
+	p.addNumber(20, r.row)
 }
 
 // addNumber adds an integer, or nil.

@@ -7,7 +7,7 @@ import (
 
 var part = sqlite.Part{
 	Name:     "dedupe",
-	Layout:   7,
+	Layout:   8,
 	Tables:   makeTables,
 	Purpose:  "deduplication",
 	TryAgain: dedupe.ErrTryAgain,
@@ -18,14 +18,15 @@ const makeTables = `
 	-- owner and content are digests of the record that holds the entry and of its
 	-- fingerprint; record is the owner as people read it. arrival is in Unix
 	-- milliseconds. purge_at is in Unix seconds, here and below, and NULL for what is
-	-- kept for ever. The table has row ids because keys are random: without them every
-	-- put would write a page of its own, at half the rate. With them about 15 new
-	-- entries share a page, and only the smaller index is random. done is 1 where it is
-	-- known that the effect is done, else NULL. hold is NULL, or the token and the end of
-	-- the lease of the invocation that has put the entry of a message of a queue.
+	-- kept for ever. New entries get the next rows, so about 30 of them share a page: keys
+	-- are random. slot is the key, as slotOf makes it; scope and slot are unique, because
+	-- a put looks them up in its transaction. done is 1 where it is known that the effect
+	-- is done, else NULL. hold is NULL, or the token and the end of the lease of the
+	-- invocation that has put the entry of a message of a queue.
 	CREATE TABLE entry (
+		row      INTEGER PRIMARY KEY,
 		scope    TEXT NOT NULL,
-		key      BLOB NOT NULL CHECK (length(key) = 16),
+		slot     BLOB NOT NULL CHECK (length(slot) = 16),
 		owner    BLOB NOT NULL CHECK (length(owner) = 16),
 		content  BLOB NOT NULL CHECK (length(content) = 16),
 		record   TEXT NOT NULL,
@@ -33,9 +34,30 @@ const makeTables = `
 		arrival  INTEGER,
 		purge_at INTEGER,
 		done     INTEGER,
-		hold     BLOB CHECK (length(hold) = 24),
-		PRIMARY KEY (scope, key)
+		hold     BLOB CHECK (length(hold) = 24)
 	) STRICT;
+
+	-- The index of the entries: place is the beginning of a slot. Each row of entry is in
+	-- one of the two tables. Puts write to recent, and merge moves its rows to merged: see
+	-- merge.go. Neither has more than 16 bytes a row, and no scope.
+	CREATE TABLE recent (
+		place BLOB NOT NULL,
+		row   INTEGER NOT NULL,
+		PRIMARY KEY (place, row)
+	) STRICT, WITHOUT ROWID;
+	CREATE TABLE merged (
+		place BLOB NOT NULL,
+		row   INTEGER NOT NULL,
+		PRIMARY KEY (place, row)
+	) STRICT, WITHOUT ROWID;
+	CREATE TRIGGER delete_place AFTER DELETE ON entry BEGIN
+		DELETE FROM recent WHERE place = substr(OLD.slot, 1, 6) AND row = OLD.row;
+		DELETE FROM merged WHERE place = substr(OLD.slot, 1, 6) AND row = OLD.row;
+	END;
+
+	-- The one row is the place up to which the last merge has moved rows.
+	CREATE TABLE merge (place BLOB NOT NULL) STRICT;
+	INSERT INTO merge VALUES (x'00');
 
 	-- first and last are decimals padded with zeros, so that texts compare as numbers
 	-- do. Two acks may end at the same record. Always read by key: so WITHOUT ROWID,

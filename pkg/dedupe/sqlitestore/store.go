@@ -31,6 +31,7 @@ type Store struct {
 
 	db    *sqlite.DB
 	watch *dedupe.RunWatch
+	levels
 	// check runs first in a transaction that changes entries; nil: no check. See ForRun.
 	check func(ctx context.Context, w *sqlite.Statements) error
 }
@@ -72,7 +73,7 @@ func opened(db *sqlite.DB, err error) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, watch: &dedupe.RunWatch{}}
+	s := &Store{db: db, watch: &dedupe.RunWatch{}, levels: fileLevels}
 	s.Ledger = dedupe.ByKey(s)
 	return s, nil
 }

@@ -157,8 +157,8 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
-		{newer, ErrLayout, "tables for deduplication have layout 8, and this version reads layout 7; use the version that made it"},
-		{older, ErrLayout, "tables for deduplication have layout 6, and this version reads layout 7; use the version that made it"},
+		{newer, ErrLayout, "tables for deduplication have layout 9, and this version reads layout 8; use the version that made it"},
+		{older, ErrLayout, "tables for deduplication have layout 7, and this version reads layout 8; use the version that made it"},
 		{busy, dedupe.ErrTryAgain, "another program is writing to the file"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
@@ -171,7 +171,12 @@ func TestOpenErrors(t *testing.T) {
 func TestQueriesUseKeys(t *testing.T) {
 	path := inTemp(t)
 	newStore(t, path)
-	sqlitetest.CheckUsesKeys(t, path, map[string]int{selectEntries: 5, finishEntry: 3, setHold: 3, finishHeld: 4, raisePurge: 4, selectAcks: 6, selectConsumer: 2, selectRun: 2, selectRuns: 1, selectEnd: 2, selectRunByID: 2, selectOpenRuns: 1, selectHorizon: 1})
+	sqlitetest.CheckUsesKeys(t, path, map[string]int{
+		selectEntries: 5, findEntry: 2, explainEntry: 2, finishEntry: 3, setHold: 2, finishHeld: 4, raisePurge: 4,
+		selectLastRow: 0, selectMoveTo: 2, movePlaces: 2, deleteMoved: 2,
+		selectAcks: 6, selectConsumer: 2, selectRun: 2, selectRuns: 1, selectEnd: 2, selectRunByID: 2, selectOpenRuns: 1,
+		selectHorizon: 1,
+	})
 }
 
 func TestMemoryIsApartAndEndsWithClose(t *testing.T) {

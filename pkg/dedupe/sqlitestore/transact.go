@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-const finishEntry = `UPDATE entry SET done = 1 WHERE scope = ? AND key = ? AND owner = ? AND done IS NULL`
+const finishEntry = `UPDATE entry SET done = 1 WHERE ` + atSlot + ` AND owner = ?3 AND done IS NULL`
 
 // Tx is the transaction of an effect: the common methods of *sql.Tx and *sql.Conn. Statements run at once. The function
 // that gets a Tx must not begin, commit or roll back, and must not keep it.
@@ -43,7 +43,7 @@ func (s *Store) Transact(
 func (s *Store) enter(ctx context.Context, w *sqlite.Statements, t dedupe.Transaction) (*dedupe.Existing, error) {
 	e, owner := &t.Entry, t.Entry.Owner.Digest()
 	var found dedupe.PutResult
-	one := []request{{Entry: e, result: &found}}
+	one := []request{newRequest(e, &found)}
 	if !t.Finish {
 		if err := cmp.Or(s.putAbsent(ctx, w, one), found.Err); err != nil || found.Existing != nil {
 			return found.Existing, err
@@ -52,7 +52,7 @@ func (s *Store) enter(ctx context.Context, w *sqlite.Statements, t dedupe.Transa
 			return nil, dedupe.ErrForgotten
 		}
 	}
-	n, err := w.Exec(ctx, finishEntry, e.Scope, e.Key[:], owner[:])
+	n, err := w.Exec(ctx, finishEntry, e.Scope, one[0].slot[:], owner[:])
 	if err != nil || n == 1 {
 		return nil, err
 	}

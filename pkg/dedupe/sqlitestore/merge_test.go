@@ -1,0 +1,104 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/shared/sqlite"
+	"github.com/oncebox/oncebox/internal/testkit/sqlitetest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// TestEngineWhosePlacesMove: nearly all calls find some places in the large table, and move others.
+func TestEngineWhosePlacesMove(t *testing.T) {
+	enginetest.Run(t, func(t *testing.T) dedupe.Store {
+		s, err := OpenMemory(t.Context())
+		check(t, err)
+		s.levels = levels{recent: 1, largeCall: 1}
+		t.Cleanup(func() {
+			checkPlaces(t, s)
+			check(t, s.Close())
+		})
+		return s
+	})
+}
+
+// checkPlaces checks that each entry has its place in exactly one table. It returns the sizes of the tables.
+func checkPlaces(t testing.TB, s *Store) (recent, merged int) {
+	t.Helper()
+	const count = `WITH places AS (SELECT * FROM recent UNION ALL SELECT * FROM merged)
+		SELECT (SELECT count(*) FROM recent), (SELECT count(*) FROM merged), (SELECT count(*) FROM entry),
+			(SELECT count(DISTINCT entry.row) FROM entry JOIN places ON places.row = entry.row AND place = substr(slot, 1, 6))`
+	var entries, found int
+	check(t, s.db.Read(context.Background(), "check places", func(ctx context.Context, r *sqlite.Statements) error {
+		_, err := r.One(ctx, count, nil, &recent, &merged, &entries, &found)
+		return err
+	}))
+	if recent+merged != entries || found != entries {
+		t.Errorf("%d + %d places for %d entries, of which %d have theirs", recent, merged, entries, found)
+	}
+	return recent, merged
+}
+
+const movedTogether = 50
+
+// putForEver puts batches of entries until it is killed. It prints the number of each batch that is put.
+func putForEver(ctx context.Context, path, first string) (any, error) {
+	s, err := Open(ctx, path, WithBusyTimeout(time.Minute))
+	if err != nil {
+		return nil, err
+	}
+	s.levels = levels{recent: 4 * movedTogether, largeCall: movedTogether}
+	sqlitetest.Ready()
+	batch, err := strconv.Atoi(first)
+	for ; err == nil; batch++ {
+		entries := make([]dedupe.Entry, movedTogether)
+		for i := range entries {
+			entries[i] = entry(fmt.Sprint(batch, "-", i), "one")
+		}
+		if _, err = s.PutIfAbsent(ctx, entries); err == nil {
+			fmt.Println(batch)
+		}
+	}
+	return nil, err
+}
+
+// TestKilledMerge: processes are killed while they put and move. Each entry keeps its place, and the table of new
+// places stays small.
+func TestKilledMerge(t *testing.T) {
+	path := inTemp(t)
+	s := newStore(t, path)
+	put := 0
+	for range 8 {
+		p := sqlitetest.Start(t, "put for ever", path, strconv.Itoa(put))
+		p.Proceed(t)
+		for range 10 {
+			if _, ok := p.Line(); !ok {
+				t.Fatal("the process has ended")
+			}
+			put++
+		}
+		p.Kill()
+		if recent, merged := checkPlaces(t, s); recent > 6*movedTogether || merged < put*movedTogether-recent {
+			t.Errorf("after %d batches %d places are new, and %d merged", put, recent, merged)
+		}
+	}
+	for batch := range put {
+		keys := make([]dedupe.Key, movedTogether)
+		for i := range keys {
+			keys[i] = format.KeyOf(fmt.Sprint(batch, "-", i))
+		}
+		found, err := s.Find(t.Context(), "s", keys)
+		check(t, err)
+		for i, e := range found {
+			if !holds(e, entry(fmt.Sprint(batch, "-", i), "one")) {
+				t.Fatalf("entry %d of batch %d: %+v", i, batch, e)
+			}
+		}
+	}
+}
