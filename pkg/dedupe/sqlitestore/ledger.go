@@ -154,7 +154,7 @@ func insert(ctx context.Context, w *sqlite.Statements, requests []request) error
 	if _, err := w.Exec(ctx, insertEntries, n, scope, p.rows, p.texts, first); err != nil {
 		return err
 	}
-	if _, err := w.Exec(ctx, insertPlaces, n, first, p.rows); err != nil {
+	if err := insertPlaces(ctx, w, requests); err != nil {
 		return err
 	}
 	return holdAll(ctx, w, requests)

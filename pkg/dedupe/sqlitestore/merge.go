@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"strings"
 
 	"github.com/oncebox/oncebox/internal/shared/sqlite"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -45,7 +46,7 @@ const (
 	saveMergedTo   = `UPDATE merge SET place = ?`
 
 	selectMoveTo = `SELECT place FROM recent WHERE place > ?1 ORDER BY place LIMIT 1 OFFSET ?2 - 1`
-	movePlaces   = `INSERT INTO merged (place, row) SELECT place, row FROM recent WHERE place > ?1 AND place <= ?2`
+	movePlaces   = `INSERT OR FAIL INTO merged (place, row) SELECT place, row FROM recent WHERE place > ?1 AND place <= ?2`
 	deleteMoved  = `DELETE FROM recent WHERE place > ?1 AND place <= ?2`
 )
 
@@ -63,6 +64,39 @@ func slotOf(scope string, key dedupe.Key) (slot dedupe.Key) {
 	subtle.XORBytes(slot[:], key[:], mix[:])
 	return slot
 }
+
+// insertPlaces inserts the places of new entries.
+func insertPlaces(ctx context.Context, w *sqlite.Statements, requests []request) error {
+	for size := mostPlaces; len(requests) > 0; size /= 2 {
+		for len(requests) >= size {
+			args := make([]any, 0, 2*size)
+			for i := range requests[:size] {
+				args = append(args, requests[i].slot[:placeSize], requests[i].row)
+			}
+			if _, err := w.Exec(ctx, insertPlacesOf[size], args...); err != nil {
+				return err
+			}
+			requests = requests[size:]
+		}
+	}
+	return nil
+}
+
+// mostPlaces is the largest number of places in a statement. insertPlacesOf has the statements by their number of
+// places: the powers of two up to it.
+//
+// Each of the places is on another page. For a statement that may be undone by itself, SQLite first writes each page to
+// a temporary file. It takes every statement with several rows and a function for such a one, so these have parameters,
+// unlike insertEntries, and FAIL: the transaction is undone after an error.
+const mostPlaces = 128
+
+var insertPlacesOf = func() map[int]string {
+	of := map[int]string{}
+	for size := mostPlaces; size > 0; size /= 2 {
+		of[size] = `INSERT OR FAIL INTO recent (place, row) VALUES (?, ?)` + strings.Repeat(", (?, ?)", size-1)
+	}
+	return of
+}()
 
 // merge moves places after a call that has put entries, in its transaction.
 func (l levels) merge(ctx context.Context, w *sqlite.Statements, entries int) error {

@@ -50,7 +50,6 @@ var (
 
 	// ?5 is the row of the first entry, and ?3 has its slot first.
 	insertEntries = insertEntriesAt("?5 + i")
-	insertPlaces  = `INSERT INTO recent (place, row) SELECT ` + blob(slotAt, placeSize) + `, ?2 + i FROM ` + numbers
 
 	// Without the WHERE, SQLite would parse the ON of the conflict as that of a join.
 	replaceEntries = insertEntriesAt(number(rowAt)) + ` WHERE true
