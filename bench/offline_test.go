@@ -25,9 +25,15 @@ const (
 
 	maxMemorySeconds = 2.5
 	maxSQLiteSeconds = 5
-	maxOfDuckDB      = 1.5   // times
-	maxOfLoop        = 0.334 // times: three times as fast
-	maxPeakGrowth    = 1.1   // times, with four times the records
+	maxOfDuckDB      = 1.5  // times
+	maxOfTable       = 1    // times
+	maxOfLoop        = 0.35 // times
+	maxPeakGrowth    = 1.1  // times, with four times the records
+	maxWritten       = 10   // bytes for each byte of the input
+	maxGrown         = 1.1  // times, with a ledger of grownRecords
+
+	grownRecords = 3_000_000 // 2,400,000 ids
+	smallRecords = 100_000
 )
 
 // These are the peers. They keep the first record of each id, and neither rename nor resume.
@@ -50,13 +56,26 @@ import duckdb, sys
 records, out = sys.argv[1:3]
 duckdb.sql(f"COPY (SELECT DISTINCT ON (event_id) * FROM read_ndjson('{records}')) TO '{out}' (FORMAT json)")
 `
+	duckDBTable = `
+import duckdb, sys
+records, out, ledger = sys.argv[1:]
+db = duckdb.connect(ledger)
+db.sql("CREATE TABLE seen (id UUID PRIMARY KEY)")
+db.sql("BEGIN")
+db.sql(f"CREATE TEMP TABLE new AS SELECT DISTINCT ON (event_id) * FROM read_ndjson('{records}') WHERE event_id NOT IN (FROM seen)")
+db.sql(f"COPY new TO '{out}' (FORMAT json)")
+db.sql("INSERT INTO seen SELECT event_id FROM new")
+db.sql("COMMIT")
+`
 	awk = `awk '!seen[$0]++' "$1" >"$2"`
 )
 
-// offlineRun holds the time and the memory of a program's run.
+// offlineRun holds what a program's run took.
 type offlineRun struct {
-	time time.Duration
-	peak float64 // MB of memory
+	time    time.Duration
+	cpu     time.Duration // of all processors
+	peak    float64       // MB of memory
+	written float64       // MB to the disk, as the system counts them
 }
 
 // BenchmarkOffline measures `oncebox dedupe` as a process, from its start to its end, and the usual alternatives. All
@@ -67,12 +86,16 @@ func BenchmarkOffline(b *testing.B) {
 	if out, err := exec.Command("go", "build", "-C", "..", "-trimpath", "-o", program, "./cmd/oncebox").CombinedOutput(); err != nil {
 		b.Fatalf("go build: %v\n%s", err, out)
 	}
-	input := writeRecords(b, offlineRecords)
+	input := writeRecords(b, offlineRecords, 0)
 	inMemory := []string{program, "dedupe", input, "--id-path", "event_id", "--ledger", ":memory:", "--out", "OUT"}
 	inSQLite := []string{program, "dedupe", input, "--id-path", "event_id", "--ledger", "LEDGER", "--out", "OUT"}
 	python := duckDBPython()
 
-	var memory, sqlite, ofDuckDB, ofLoop, awkPeaks pairs
+	grown := filepath.Join(folder, "grown.db")
+	runDedupe(b, program, grownRecords, writeRecords(b, grownRecords, 0), grown)
+
+	var memory, sqlite, ofDuckDB, ofTable, ofLoop, ofLoopCPU, awkPeaks, ofEmpty, ofEmptyCPU pairs
+	var written float64
 	rounds := 0
 	for b.Loop() {
 		if rounds++; rounds > offlineRounds {
@@ -81,21 +104,35 @@ func BenchmarkOffline(b *testing.B) {
 		m, s := runOffline(b, offlineRecords, inMemory...), runOffline(b, offlineRecords, inSQLite...)
 		memory.add(m.time, time.Second)
 		sqlite.add(s.time, time.Second)
-		ofLoop.add(s.time, runOffline(b, offlineRecords, "python3", "-c", sqliteLoop, input, "OUT", "LEDGER").time)
+		written = s.written * 1e6 / (offlineRecords * offlineBytes)
+		loop := runOffline(b, offlineRecords, "python3", "-c", sqliteLoop, input, "OUT", "LEDGER")
+		ofLoop.add(s.time, loop.time)
+		ofLoopCPU.add(s.cpu, loop.cpu)
+		small := writeRecords(b, smallRecords, uint64(grownRecords+rounds*smallRecords))
+		large := runDedupe(b, program, smallRecords, small, grown)
+		empty := runDedupe(b, program, smallRecords, small, "LEDGER")
+		ofEmpty.add(large.time, empty.time)
+		ofEmptyCPU.add(large.cpu, empty.cpu)
 		awkPeaks.add(m.time, runOffline(b, offlineRecords, "sh", "-c", awk, "sh", input, "OUT").time)
 		if python != "" {
 			ofDuckDB.add(m.time, runOffline(b, offlineRecords, python, "-c", duckDB, input, "OUT").time)
+			ofTable.add(s.time, runOffline(b, offlineRecords, python, "-c", duckDBTable, input, "OUT", "LEDGER").time)
 		}
 	}
 	memory.report("offline, :memory: in seconds", maxMemorySeconds)
 	if python != "" {
 		ofDuckDB.report("offline, :memory: against DuckDB", maxOfDuckDB)
+		ofTable.report("offline, SQLite ledger against DuckDB with a table of ids", maxOfTable)
 	} else {
 		note("offline, :memory: against DuckDB", 0, 0, "not run: scripts/install-tools could not install duckdb")
 	}
 	awkPeaks.report("offline, :memory: against awk by whole lines", 0)
 	sqlite.report("offline, SQLite ledger in seconds", maxSQLiteSeconds)
 	ofLoop.report("offline, SQLite ledger against a loop in Python", maxOfLoop)
+	ofLoopCPU.report("offline, SQLite ledger against that loop, time of the processors", 0)
+	note("offline, SQLite ledger: bytes written for each byte of the input", written, maxWritten, "")
+	ofEmpty.report("offline, 100,000 records: a ledger of 2,400,000 ids against an empty one", maxGrown)
+	ofEmptyCPU.report("offline, the same, time of the processors", 0)
 	notePeaks(b, input, inMemory, inSQLite)
 	b.ReportMetric(0, "ns/op")
 }
@@ -103,7 +140,7 @@ func BenchmarkOffline(b *testing.B) {
 // notePeaks compares the peaks of memory with the peaks for four times as many records.
 func notePeaks(b *testing.B, input string, inMemory, inSQLite []string) {
 	const more = 4 * offlineRecords
-	larger := writeRecords(b, more)
+	larger := writeRecords(b, more, 0)
 	peaks := func(command []string) (one, four float64) {
 		one = runOffline(b, offlineRecords, command...).peak
 		with := append([]string(nil), command...)
@@ -132,6 +169,12 @@ func duckDBPython() string {
 	return python
 }
 
+// runDedupe runs `oncebox dedupe` with a ledger.
+func runDedupe(b *testing.B, program string, records int, input, ledger string) offlineRun {
+	b.Helper()
+	return runOffline(b, records, program, "dedupe", input, "--id-path", "event_id", "--ledger", ledger, "--out", "OUT")
+}
+
 // runOffline runs a command. OUT and LEDGER in it are new files.
 func runOffline(b *testing.B, records int, command ...string) offlineRun {
 	b.Helper()
@@ -154,11 +197,15 @@ func runOffline(b *testing.B, records int, command ...string) offlineRun {
 	if got, want := countLines(b, filepath.Join(folder, "OUT")), records/offlineEach*(offlineEach-1); got != want {
 		b.Fatalf("%s: %d records, want %d", args[0], got, want)
 	}
-	peak := float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
+	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	peak := float64(usage.Maxrss)
 	if runtime.GOOS == "linux" {
 		peak *= 1 << 10
 	}
-	return offlineRun{took, peak / 1e6}
+	return offlineRun{
+		time: took, cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), peak: peak / 1e6,
+		written: float64(usage.Oublock) * 512 / 1e6,
+	}
 }
 
 func countLines(b *testing.B, path string) (n int) {
@@ -181,8 +228,8 @@ func countLines(b *testing.B, path string) (n int) {
 	}
 }
 
-// writeRecords writes records. Each fifth is a copy of an earlier record.
-func writeRecords(b *testing.B, records int) (path string) {
+// writeRecords writes records with the ids from first on. Each fifth is a copy of an earlier record.
+func writeRecords(b *testing.B, records int, first uint64) (path string) {
 	b.Helper()
 	path = filepath.Join(b.TempDir(), "records.ndjson")
 	file, err := os.Create(path)
@@ -199,7 +246,7 @@ func writeRecords(b *testing.B, records int) (path string) {
 		} else {
 			ids++
 		}
-		fmt.Fprintln(w, offlineRecord(uint64(id)))
+		fmt.Fprintln(w, offlineRecord(first+uint64(id)))
 	}
 	if err := w.Flush(); err != nil {
 		b.Fatal(err)

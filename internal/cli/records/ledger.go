@@ -21,6 +21,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
+// importBatch is how many records are entered at a time, at most, with --rate or in a log.
+const importBatch = 20_000
+
 // These are the values of --format that dedupe does not have.
 const (
 	parquetFormat    = "parquet"
@@ -116,14 +119,14 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *cli.App) error {
 		Derive: c.IDs == offline.Derived,
 	}
 	if log != nil {
-		past.Batch = offline.DefaultBatchSize // each call appends an item to each lane
-		past.Settings += " into a log"        // an import into another ledger is another import
+		past.Batch = importBatch       // each call appends an item to each lane
+		past.Settings += " into a log" // an import into another ledger is another import
 	}
 	if progress != nil {
 		past.Progress = func(records int64) { progress(records, 0) }
 	}
 	if n := int(c.Rate); n > 0 {
-		past.Batch = min(n, offline.DefaultBatchSize)
+		past.Batch = min(n, importBatch)
 		past.Wait = rate.NewLimiter(rate.Limit(n), past.Batch).WaitN
 	}
 	report, err := past.Run(ctx)
