@@ -45,6 +45,7 @@ func compactAndCompare(t testing.TB, mutant string) {
 	ctx := context.Background()
 	compacted, err := OpenMemory(ctx)
 	check(t, err)
+	compacted.levels = levels{recent: 20, largeCall: 1}
 	whole, err := OpenMemory(ctx)
 	check(t, err)
 	defer func() { _, _ = compacted.Close(), whole.Close() }()
@@ -93,6 +94,7 @@ func compactAndCompare(t testing.TB, mutant string) {
 			}
 		}
 	}
+	checkPlaces(t, compacted)
 	if forgotten == 0 || deleted == 0 {
 		t.Errorf("%d forgotten, %d deleted: nothing was tested", forgotten, deleted)
 	}

@@ -102,3 +102,23 @@ func TestKilledMerge(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedMerge: a call whose merge fails in its middle changes nothing.
+func TestFailedMerge(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	s.levels = levels{recent: 1, largeCall: 1}
+	s.put(t, entry("a", "one"))
+	check(t, s.exec(t.Context(), `CREATE TRIGGER bad BEFORE DELETE ON recent BEGIN SELECT raise(ABORT, 'bad'); END`))
+	if _, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{entry("b", "one"), entry("c", "one")}); err == nil {
+		t.Fatal("nothing was moved")
+	}
+	check(t, s.exec(t.Context(), `DROP TRIGGER bad`))
+	if recent, merged := checkPlaces(t, s); recent != 1 || merged != 0 {
+		t.Errorf("%d places are new, and %d merged", recent, merged)
+	}
+	for _, id := range []string{"b", "c"} {
+		if existing := s.put(t, entry(id, "two")); existing != nil {
+			t.Errorf("%s has the entry %+v", id, existing)
+		}
+	}
+}
