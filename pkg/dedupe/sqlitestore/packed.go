@@ -11,8 +11,8 @@ import (
 // maxRows is the largest number of entries in a statement.
 const maxRows = 250
 
-// packed is the form in which putEntries gets its entries: a blob with a row for each entry. Binding eight parameters
-// for each entry would take a large part of the time.
+// packed is the form in which insertEntries and replaceEntries get entries: a blob with a row for each entry. Binding
+// eight parameters for each entry would take a large part of the time.
 type packed struct {
 	rows  []byte
 	texts []byte
@@ -82,7 +82,7 @@ func text(at int) string {
 	return "CAST(substr(?4, CAST(" + blob(at, 10) + " AS INTEGER), CAST(" + blob(at+10, 10) + " AS INTEGER)) AS TEXT)"
 }
 
-// newPacked makes room for a number of entries. The texts begin with a byte that belongs to no text: SQLite takes a
+// pack packs entries. The texts begin with a byte that belongs to no text: SQLite takes a
 // part of an empty blob for NULL.
 func pack(requests []request) *packed {
 	p := &packed{rows: make([]byte, 0, len(requests)*rowSize), texts: []byte{0}}

@@ -38,8 +38,8 @@ const makeTables = `
 	) STRICT;
 
 	-- The index of the entries: place is the beginning of a slot. Each row of entry is in
-	-- one of the two tables. Puts write to recent, and merge moves its rows to merged: see
-	-- merge.go. Neither has more than 16 bytes a row, and no scope.
+	-- one of the two tables: puts write to recent, and large calls move rows of it to
+	-- merged (see merge.go). A row takes about 17 bytes.
 	CREATE TABLE recent (
 		place BLOB NOT NULL,
 		row   INTEGER NOT NULL,
