@@ -12,13 +12,13 @@ import (
 )
 
 // The index of the entries has two levels. Keys are random, so a large call writes to nearly all pages of the table of
-// new places. That table stays small: above a size, each large call moves rows of it to the large table, in the order of
-// places, from where the last call ended. So it writes to few pages of the large one, and to each of them for many
+// new places. That table stays small: above a size, each large call moves rows of it to the large table, in the order
+// of places, from where the last call ended. So it writes to few pages of the large one, and to each of them for many
 // rows. Rows move inside the transaction of the call, so each of them is in exactly one of the tables.
 //
 // A call of n entries writes about min(n, recent/250) pages of the small table, and the moved rows sweep the pages of
-// the large one once in 2 * recent new entries. So 500,000 recent ones write the least with 10 million entries and calls
-// of 50,000.
+// the large one once in 2 * recent new entries. So 500,000 recent ones write the least with 10 million entries and
+// calls of 50,000.
 
 // levels says when places move.
 type levels struct {
@@ -31,8 +31,8 @@ var fileLevels = levels{recent: 500_000, largeCall: 1000}
 // mostMoved is how many rows a call moves for each of its entries at most, after many small calls.
 const mostMoved = 4
 
-// placeSize is how many bytes of a slot are its place, here and in the SQL. Of 10 million entries, two have one place with
-// a probability of 0.2. Then a look-up of this place reads both.
+// placeSize is how many bytes of a slot are its place, here and in the SQL. Of 10 million entries, two have one place
+// with a probability of 0.2. Then a look-up of this place reads both.
 const placeSize = 6
 
 const (
