@@ -153,6 +153,7 @@ func TestLinksRefused(t *testing.T) {
 		"login\na@b.c\nbob\n":   "",
 		"login\nbob\n":          "",
 		"a@b.c\nd@e.f\n":        "",
+		"user@mail.id\nann\n":   "", // an address may be made of these words
 		"ann\n":                 "",
 	} {
 		s.file("numbered.csv", content)

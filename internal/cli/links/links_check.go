@@ -91,10 +91,10 @@ var headerWords = []string{
 	"adresse",
 }
 
-// mayBeName reports whether the first claimant may be the name of the column: each of its words is one of headerWords, or
-// it alone is no e-mail address. With the number of a column it would get a link.
+// mayBeName reports whether the first claimant may be the name of the column: it is no e-mail address, and each of its
+// words is one of headerWords, or all others are addresses. With the number of a column it would get a link.
 func (c *customers) mayBeName() bool {
-	return itemfile.MadeOf(c.first, headerWords) || c.rows > 1 && c.others == c.rows-1 && !strings.Contains(c.first, "@")
+	return !strings.Contains(c.first, "@") && (itemfile.MadeOf(c.first, headerWords) || c.rows > 1 && c.others == c.rows-1)
 }
 
 // columnOf finds the column of the claimants in the first row. It reports whether this row names the columns.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -86,7 +87,7 @@ func (in inserting) inPacks(entries []int, size int, send func(pack []int) error
 
 // sendStatements inserts a pack of entries. A statement that was not done, for example because its key was throttled,
 // comes in a reply with status 200, which the SDK does not repeat: its entry is put alone. So are all entries if
-// DynamoDB refuses the request for good: see refused.
+// DynamoDB refuses the request for good: see refused. A missing permission can come in either form.
 func (in inserting) sendStatements(ctx context.Context, pack []int) error {
 	request := &dynamodb.BatchExecuteStatementInput{Statements: make([]types.BatchStatementRequest, len(pack))}
 	for i, at := range pack {
@@ -94,7 +95,7 @@ func (in inserting) sendStatements(ctx context.Context, pack []int) error {
 	}
 	out, err := in.client.BatchExecuteStatement(ctx, request)
 	switch {
-	case in.refused(err):
+	case in.refused(err, &in.toldInsert):
 		in.putAlone(pack)
 		return nil
 	case err == nil && len(out.Responses) != len(pack):
@@ -108,6 +109,9 @@ func (in inserting) sendStatements(ctx context.Context, pack []int) error {
 		case e == nil: // put
 		case e.Code != types.BatchStatementErrorCodeEnumDuplicateItem:
 			in.next[at] = alone
+			if e.Code == types.BatchStatementErrorCodeEnumAccessDenied {
+				in.tellOneByOne(aws.ToString(e.Message), &in.toldInsert)
+			}
 		case len(e.Item) > 0:
 			in.compare(ctx, at, e.Item)
 		default:
@@ -117,24 +121,28 @@ func (in inserting) sendStatements(ctx context.Context, pack []int) error {
 	return nil
 }
 
-// OneByOne is the message of the warning that a Store logs once, by slog.Default, if its caller may not send statements
-// or read the rows of taken keys. Each entry is then put by a request of its own.
+// OneByOne is the message of the warnings that a Store logs by slog.Default, if its caller may not send statements, and
+// if it may not read the rows of taken keys: once each. Each entry is then put by a request of its own.
 const OneByOne = "entries are put one by one, because a policy lacks a permission"
 
 // refused reports whether DynamoDB has refused a request, so that it had no effect, and would refuse it again. No record
 // fails because of that, so only the warning tells of a missing permission.
-func (s *Store) refused(err error) bool {
+func (s *Store) refused(err error, told *sync.Once) bool {
 	if !awserror.IsRefusal(err) || awserror.IsTransient(err) {
 		return false
 	}
 	if awserror.Code(err) == "AccessDeniedException" {
-		s.toldOneByOne.Do(func() {
-			slog.Warn(OneByOne, "table", s.table, "error", err.Error(), "do", "Allow dynamodb:PartiQLInsert and "+
-				"dynamodb:BatchGetItem on the keys record#SCOPE#* of the table, as in docs/iam.md: without them each entry costs a "+
-				"request of its own, and several times the processor time.")
-		})
+		s.tellOneByOne(err.Error(), told)
 	}
 	return true
+}
+
+func (s *Store) tellOneByOne(reason string, told *sync.Once) {
+	told.Do(func() {
+		slog.Warn(OneByOne, "table", s.table, "error", reason, "do", "Allow dynamodb:PartiQLInsert and "+
+			"dynamodb:BatchGetItem on the keys record#SCOPE#* of the table, as in docs/iam.md: without them each entry costs a "+
+			"request of its own, and several times the processor time.")
+	})
 }
 
 func (in inserting) putAlone(pack []int) {
@@ -175,7 +183,7 @@ func (in inserting) readTaken(ctx context.Context, pack []int) error {
 		in.table: {Keys: keys, ConsistentRead: aws.Bool(true)},
 	}})
 	switch {
-	case in.refused(err):
+	case in.refused(err, &in.toldRead):
 		in.putAlone(pack)
 		return nil
 	case err != nil:

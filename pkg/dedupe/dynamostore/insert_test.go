@@ -402,18 +402,27 @@ func TestRepliesToStatements(t *testing.T) {
 	}
 }
 
-// TestOneByOneIsTold: a Store says once that a permission is missing, and which. It says nothing of other refusals.
+// TestOneByOneIsTold: a Store says once that a permission is missing, and which, in both forms in which DynamoDB can say
+// so. It says nothing of other refusals.
 func TestOneByOneIsTold(t *testing.T) {
 	before := slog.Default()
 	t.Cleanup(func() { slog.SetDefault(before) })
 	taken := answer([]types.BatchStatementResponse{{}, {Error: &types.BatchStatementError{Code: "DuplicateItem"}}})
 	refusal := func(code string) error { return &smithy.GenericAPIError{Code: code, Fault: smithy.FaultClient} }
+	first := func(code types.BatchStatementErrorCodeEnum, second types.BatchStatementResponse) *dynamodb.BatchExecuteStatementOutput {
+		return answer([]types.BatchStatementResponse{{Error: &types.BatchStatementError{Code: code}}, second})
+	}
 	for name, c := range map[string]*struct {
 		replies
 		lines int
 	}{
-		"statements":       {replies{err: refusal("AccessDeniedException")}, 1},
-		"reads":            {replies{statements: taken, readErr: refusal("AccessDeniedException")}, 1},
+		"statements":    {replies{err: refusal("AccessDeniedException")}, 1},
+		"reads":         {replies{statements: taken, readErr: refusal("AccessDeniedException")}, 1},
+		"one statement": {replies{statements: first("AccessDenied", types.BatchStatementResponse{})}, 1},
+		"statements, then reads": {
+			replies{statements: first("AccessDenied", taken.Responses[1]), readErr: refusal("AccessDeniedException")}, 2,
+		},
+		"throttled":        {replies{statements: first("ThrottlingError", types.BatchStatementResponse{})}, 0},
 		"not valid":        {replies{err: refusal("ValidationException")}, 0},
 		"nothing is wrong": {replies{statements: answer(make([]types.BatchStatementResponse, 2))}, 0},
 	} {

@@ -60,7 +60,7 @@ type Store struct {
 	ledger      string
 	watch       dedupe.RunWatch
 
-	toldOneByOne sync.Once
+	toldInsert, toldRead sync.Once // see OneByOne
 }
 
 var _ dedupe.Store = (*Store)(nil)
