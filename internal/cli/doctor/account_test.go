@@ -320,6 +320,13 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 				p.records.Metrics = map[string]float64{"Invocations": 8, "Errors": 8}
 			}, doctor.NotPlayed, "records", "had no invocations that succeeded",
 		},
+		"a function that gives all records back": {
+			func(p *parts) {
+				p.setTable(86399, "/stream/1", true)
+				p.records.Env["ONCEBOX_METRICS"] = "on"
+				p.records.Metrics = map[string]float64{"RecordsFailed": 8}
+			}, doctor.NotPlayed, "records", "had no records that were processed",
+		},
 		"a retention that is not read": {
 			func(p *parts) { p.denied = "DescribeStreamSummary" }, doctor.NotPlayed, "mapping", "AccessDenied",
 		},
@@ -379,6 +386,27 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 			},
 			doctor.Warning, "mapping", "keeps messages for 96h, and the queue for 96h",
 		},
+		"a FIFO queue with a dead-letter queue of its retention": {
+			func(p *parts) {
+				p.setQueue("")
+				p.records.Stream = queue + ".fifo"
+				p.records.Letters = map[string]string{"MessageRetentionPeriod": "345600"}
+			}, "", "", "",
+		},
+		"messages that others delete": {
+			func(p *parts) {
+				p.setQueue("")
+				p.records.Env["ONCEBOX_METRICS"] = "on"
+				p.records.Metrics = map[string]float64{"RecordsIn": -1, "RecordsFailed": -1}
+			}, doctor.NotPlayed, "records", "orders had no records that were processed",
+		},
+		"messages in a queue whose metrics are elsewhere": {
+			func(p *parts) {
+				p.setQueue("")
+				p.records.Env["ONCEBOX_METRICS"] = "on"
+				p.records.Metrics = map[string]float64{"ApproximateAgeOfOldestMessage": -1, "NumberOfMessagesDeleted": -1}
+			}, "", "", "",
+		},
 		"retentions above the horizon": {
 			func(p *parts) { p.setQueue("MessageRetentionPeriod=345601") }, doctor.Failure, "mapping",
 			"is 336h0m1s with that of its dead-letter queue, and the horizon",
@@ -427,6 +455,12 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 			func(p *parts) { p.setLogs("audit"); p.records.Async = map[string]any{} }, doctor.Failure, "mapping",
 			"have no on-failure destination, and are lost",
 		},
+		"messages of a function with a dead-letter queue": {
+			func(p *parts) {
+				p.setLogs("audit")
+				p.records.Async, p.records.DeadLetters = map[string]any{}, queue
+			}, doctor.Warning, "mapping", "go to " + queue,
+		},
 		"messages that go elsewhere": {
 			func(p *parts) {
 				p.setLogs("audit")
@@ -455,6 +489,10 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 			func(p *parts) { p.records.Said = "a line" }, doctor.Warning, "ledger", "entries are put one by one, because a policy lacks",
 		},
 		"a log that is not read": {func(p *parts) { p.denied = "FilterLogEvents" }, doctor.NotPlayed, "ledger", "AccessDenied"},
+		"a log that is too long": {func(p *parts) { p.records.Long = true }, "", "", ""},
+		"a log without warnings": {
+			func(p *parts) { p.records.Env["ONCEBOX_LOG_LEVEL"], p.denied = "error", "FilterLogEvents" }, "", "", "",
+		},
 		"a ledger without statements": {
 			func(p *parts) { p.records.Env["ONCEBOX_LEDGER"], p.denied = "log?lanes=2", "FilterLogEvents" }, "", "", "",
 		},

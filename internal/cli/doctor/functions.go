@@ -42,6 +42,7 @@ type Function struct {
 	Timeout     time.Duration     // of an invocation of Version
 	Env         map[string]string // the variables of Version
 	Description string            // the description of Version
+	DeadLetters string            // the ARN of the dead-letter queue or topic of Version; "": it has none
 }
 
 // Environ returns the variables in the form of os.Environ, with the variables that Lambda sets.
@@ -177,6 +178,9 @@ func find(ctx context.Context, client Lambda, name string) (f Function, err erro
 	f = Function{
 		Name: aws.ToString(out.FunctionName), Version: aws.ToString(out.Version), Invoked: aws.ToString(out.FunctionArn),
 		Description: aws.ToString(out.Description), Timeout: time.Duration(aws.ToInt32(out.Timeout)) * time.Second,
+	}
+	if out.DeadLetterConfig != nil {
+		f.DeadLetters = aws.ToString(out.DeadLetterConfig.TargetArn)
 	}
 	f.Log = "/aws/lambda/" + f.Name
 	if out.LoggingConfig != nil {

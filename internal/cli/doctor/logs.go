@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -119,7 +120,7 @@ func (c Account) checkAsync(ctx context.Context, a Area, f Function) {
 		a.NotRead(name, c.Explain(err))
 		return
 	}
-	to := ""
+	to := f.DeadLetters
 	if d := out.DestinationConfig; d != nil && d.OnFailure != nil {
 		to = aws.ToString(d.OnFailure.Destination)
 	}
@@ -155,6 +156,10 @@ func (c Account) CheckStatements(ctx context.Context, f Function) {
 	}
 	const hours = 24
 	a, name := c.Report.Area("ledger"), "statements of "+f.title()
+	if options.LogLevel > slog.LevelWarn {
+		a.Info(name, "ONCEBOX_LOG_LEVEL is error: the function does not log whether it may send them")
+		return
+	}
 	in := &cloudwatchlogs.FilterLogEventsInput{
 		LogGroupName: &f.Log, FilterPattern: aws.String(`"` + dynamostore.OneByOne + `"`),
 		StartTime: aws.Int64(time.Now().Add(-hours * time.Hour).UnixMilli()),
@@ -181,5 +186,5 @@ func (c Account) CheckStatements(ctx context.Context, f Function) {
 			return
 		}
 	}
-	a.NotPlayed(name, "the log of the last 24 hours is too long to be read: look for \""+dynamostore.OneByOne+"\" in "+f.Log)
+	a.Info(name, "the log of the last 24 hours is too long to be read: look for \""+dynamostore.OneByOne+"\" in "+f.Log)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -84,8 +85,9 @@ func (c Account) checkQueue(ctx context.Context, a Area, m lambdatypes.EventSour
 	}
 	c.checkAge(ctx, a, q.name, series{"AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", q.name}, time.Second,
 		q.retention, "docs/operations.md, message-age.")
-	c.checkTraffic(ctx, f, q.name, "messages that were processed and deleted",
-		series{"AWS/SQS", "NumberOfMessagesDeleted", "QueueName", q.name}, nil)
+	c.checkTraffic(ctx, f, q.name, traffic{
+		"messages that were processed and deleted", series{"AWS/SQS", "NumberOfMessagesDeleted", "QueueName", q.name}, series{},
+	})
 }
 
 // checkVisibility checks that a message does not come again while the function may still process it.
@@ -150,7 +152,7 @@ func (a Area) checkRedrive(name string, q, letters queue) {
 			"fault", q.receives), "Set maxReceiveCount to 5 or more.")
 		good = false
 	}
-	if letters.retention <= q.retention {
+	if letters.retention <= q.retention && !strings.HasSuffix(q.name, ".fifo") { // a FIFO queue begins the age anew
 		a.Warn(name, fmt.Sprintf("keeps messages for %s, and the queue for %s: a message of a standard queue keeps its age when it "+
 			"is moved, so it may be deleted at once", inHours(letters.retention), inHours(q.retention)),
 			"Set the retention of "+letters.name+" above that of the queue.")

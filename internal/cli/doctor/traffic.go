@@ -8,16 +8,22 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
+
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
-// A series is a metric of one resource in CloudWatch.
+// A series is a metric in CloudWatch, of one resource, or without a dimension.
 type series struct{ namespace, name, dimension, resource string }
 
 // values returns the values of a metric in the last time, by the hour at most.
 func (c Account) values(ctx context.Context, s series, last time.Duration) ([]types.Datapoint, error) {
 	now := time.Now()
+	var dimensions []types.Dimension
+	if s.dimension != "" {
+		dimensions = []types.Dimension{{Name: &s.dimension, Value: &s.resource}}
+	}
 	out, err := c.CloudWatch.GetMetricStatistics(ctx, &cloudwatch.GetMetricStatisticsInput{
-		Namespace: &s.namespace, MetricName: &s.name, Dimensions: []types.Dimension{{Name: &s.dimension, Value: &s.resource}},
+		Namespace: &s.namespace, MetricName: &s.name, Dimensions: dimensions,
 		StartTime: aws.Time(now.Add(-last)), EndTime: &now, Period: aws.Int32(int32(min(last, time.Hour) / time.Second)),
 		Statistics: []types.Statistic{types.StatisticSum, types.StatisticSampleCount, types.StatisticMaximum},
 	})
@@ -56,33 +62,43 @@ func (c Account) checkAge(
 	a.OK(name, detail)
 }
 
+// traffic is what a function has processed: the sum of done, less that of failed if it has a name.
+type traffic struct {
+	word         string
+	done, failed series
+}
+
 // checkInvocations is checkTraffic for a source that invokes the function without a queue.
 func (c Account) checkInvocations(ctx context.Context, f Function) {
 	of := func(name string) series { return series{"AWS/Lambda", name, "FunctionName", f.Name} }
-	failed := of("Errors")
-	c.checkTraffic(ctx, f, "the function", "invocations that succeeded", of("Invocations"), &failed)
+	c.checkTraffic(ctx, f, "the function", traffic{"invocations that succeeded", of("Invocations"), of("Errors")})
 }
 
 // checkTraffic looks for records that were processed lately. It replaces the scratch records for sources into which doctor
-// puts none. done counts what word says, and failed what of it does not count.
-func (c Account) checkTraffic(ctx context.Context, f Function, source, word string, done series, failed *series) {
+// puts none. The function's own metrics tell most exactly: an invocation that gives all of its records back is no error,
+// and others may receive from a queue, which may be in another account. Without them, other counts.
+func (c Account) checkTraffic(ctx context.Context, f Function, source string, other traffic) {
 	const lately = 24 * time.Hour
-	a := c.Report.Area("records")
-	n, err := c.sum(ctx, done, lately)
-	if err == nil && failed != nil {
+	a, counts := c.Report.Area("records"), other
+	if _, options, err := recordhandler.ParseSettings(f.Environ()); err == nil && options.Metrics != "" {
+		of := func(name string) series { return series{namespace: options.Metrics, name: name} }
+		counts = traffic{"records that were processed", of("RecordsIn"), of("RecordsFailed")}
+	}
+	n, err := c.sum(ctx, counts.done, lately)
+	if err == nil && counts.failed.name != "" {
 		var m float64
-		m, err = c.sum(ctx, *failed, lately)
+		m, err = c.sum(ctx, counts.failed, lately)
 		n -= m
 	}
 	switch {
 	case err != nil:
 		a.NotRead(f.Name, c.Explain(err))
 	case n <= 0:
-		a.NotPlayed(f.Name, "doctor puts scratch records into Kinesis streams only, and "+source+" had no "+word+
+		a.NotPlayed(f.Name, "doctor puts scratch records into Kinesis streams only, and "+source+" had no "+counts.word+
 			" in the last 24 hours; send a record of yours and run doctor again some minutes later")
 	default:
 		a.OK(f.Name, fmt.Sprintf("%s: %.0f %s in the last 24 hours; doctor puts scratch records into Kinesis streams only",
-			source, n, word))
+			source, n, counts.word))
 	}
 }
 

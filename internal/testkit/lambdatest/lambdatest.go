@@ -144,7 +144,7 @@ func (f *Function) configuration(name, alias string) map[string]any {
 	}
 	return map[string]any{
 		"FunctionName": name, "Description": f.Description, "FunctionArn": arn(name, alias), "Version": version, "Environment": environment,
-		"Timeout":       Timeout,
+		"Timeout": Timeout, "DeadLetterConfig": map[string]string{"TargetArn": f.DeadLetters},
 		"LoggingConfig": map[string]string{"LogGroup": "/aws/lambda/" + name},
 	}
 }

@@ -38,7 +38,9 @@ type Parts struct {
 	Logs, Pattern string
 	Unsubscribed  bool           // the log group has no subscription filter
 	Async         map[string]any // what becomes of asynchronous events; nil: as in the stack
+	DeadLetters   string         // the ARN of the dead-letter queue of the function
 	Said          string         // a line in the log of the function
+	Long          bool           // the log has more pages than anybody reads
 
 	// Queue and Letters are the attributes of the queue in Stream, and of its dead-letter queue, that differ from those of
 	// the stack. If one is empty and not nil, there is no such queue.
@@ -167,7 +169,7 @@ func datapoints(request io.Reader, functions map[string]*Function) cbor.List {
 	switch metric {
 	case "Duration":
 		value = Duration * 1000 * 8
-	case "Errors":
+	case "Errors", "RecordsFailed":
 		value = 1
 	}
 	for _, f := range functions {
@@ -218,6 +220,8 @@ func serveTarget(w http.ResponseWriter, r *http.Request, functions map[string]*F
 			}
 		case operation == "FilterLogEvents" && in.LogGroup == "/aws/lambda/"+name && f.Said != "":
 			out["events"] = []map[string]any{{"message": f.Said, "timestamp": time.Now().UnixMilli()}}
+		case operation == "FilterLogEvents" && f.Long:
+			out["nextToken"] = "more"
 		case operation == "GetQueueUrl":
 			out["QueueUrl"] = queueURL + in.Queue
 		case operation == "GetQueueAttributes" && strings.Contains(f.Stream, ":sqs:"):
