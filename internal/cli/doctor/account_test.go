@@ -372,6 +372,12 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 		"a dead-letter queue that was deleted": {
 			func(p *parts) { p.setQueue(""); p.records.Letters = map[string]string{} }, doctor.Failure, "mapping", "orders-letters does not exist",
 		},
+		"a dead-letter queue of another account": {
+			func(p *parts) {
+				p.setQueue(`RedrivePolicy={"deadLetterTargetArn":"arn:aws:sqs:us-east-1:210987654321:orders-letters","maxReceiveCount":5}`)
+				p.records.Letters = map[string]string{}
+			}, doctor.NotPlayed, "mapping", "QueueDoesNotExist",
+		},
 		"a dead-letter queue with messages": {
 			func(p *parts) {
 				p.setQueue("")
@@ -398,7 +404,7 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 				p.setQueue("")
 				p.records.Env["ONCEBOX_METRICS"] = "on"
 				p.records.Metrics = map[string]float64{"RecordsIn": -1, "RecordsFailed": -1}
-			}, doctor.NotPlayed, "records", "orders had no records that were processed",
+			}, doctor.NotPlayed, "records", "the function had no records that were processed",
 		},
 		"messages in a queue whose metrics are elsewhere": {
 			func(p *parts) {

@@ -80,7 +80,7 @@ func (c Account) checkQueue(ctx context.Context, a Area, m lambdatypes.EventSour
 		return
 	}
 	a.checkVisibility(q, f, time.Duration(aws.ToInt32(m.MaximumBatchingWindowInSeconds))*time.Second)
-	if letters, known := c.checkLetterQueue(ctx, a, q); known {
+	if letters, known := c.checkLetterQueue(ctx, a, q, f); known {
 		a.checkHorizon(q, letters, f)
 	}
 	c.checkAge(ctx, a, q.name, series{"AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", q.name}, time.Second,
@@ -107,7 +107,7 @@ func (a Area) checkVisibility(q queue, f Function, window time.Duration) {
 
 // checkLetterQueue checks where a queue moves messages at which the function always fails. It returns how long that
 // queue keeps them, and whether that is known.
-func (c Account) checkLetterQueue(ctx context.Context, a Area, q queue) (retention time.Duration, known bool) {
+func (c Account) checkLetterQueue(ctx context.Context, a Area, q queue, f Function) (retention time.Duration, known bool) {
 	name := "dead-letter queue of " + q.name
 	if q.letters == "" {
 		a.Fail(name, "there is none: SQS delivers a message that always fails until it deletes the message",
@@ -115,7 +115,10 @@ func (c Account) checkLetterQueue(ctx context.Context, a Area, q queue) (retenti
 		return 0, true
 	}
 	letters, err := c.readQueue(ctx, q.letters)
-	if _, missing := errors.AsType[*types.QueueDoesNotExist](err); missing {
+	of, _ := arn.Parse(q.letters)
+	own, _ := arn.Parse(f.Invoked)
+	// SQS also says this of a queue in another account that the caller may not look at.
+	if _, missing := errors.AsType[*types.QueueDoesNotExist](err); missing && of.Account == own.Account {
 		a.Fail(name, q.letters+" does not exist: SQS moves no message there", "Make the queue, or change the redrive policy.")
 		return 0, true
 	}

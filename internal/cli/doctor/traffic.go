@@ -82,7 +82,7 @@ func (c Account) checkTraffic(ctx context.Context, f Function, source string, ot
 	a, counts := c.Report.Area("records"), other
 	if _, options, err := recordhandler.ParseSettings(f.Environ()); err == nil && options.Metrics != "" {
 		of := func(name string) series { return series{namespace: options.Metrics, name: name} }
-		counts = traffic{"records that were processed", of("RecordsIn"), of("RecordsFailed")}
+		source, counts = "the function", traffic{"records that were processed", of("RecordsIn"), of("RecordsFailed")}
 	}
 	n, err := c.sum(ctx, counts.done, lately)
 	if err == nil && counts.failed.name != "" {
