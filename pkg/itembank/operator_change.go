@@ -217,8 +217,8 @@ func (m modeChange) of(row engine.Campaign) engine.Campaign {
 }
 
 // setMode changes the mode of a campaign whose row was read as first. If another operator changes the campaign
-// meanwhile, it does not open it. It closes it in any case, and tries until it has done so or ctx ends: loads and repairs
-// may raise the version many times a second.
+// meanwhile, it does not open it. It closes it in any case, and tries until it has done so or the end of ctx is near:
+// loads and repairs may raise the version many times a second.
 func (b *Operator) setMode(ctx context.Context, first engine.Campaign, change modeChange) error {
 	row := first
 	for tries := 0; ; tries = min(tries+1, maxWaits-1) {

@@ -13,22 +13,24 @@ const (
 	// maxStalls limits how many times in a row a batch makes no progress because the store is busy.
 	maxStalls = 12
 
-	// timeToAnswer is how long before the deadline of a request the last wait begins. The request that follows the wait,
-	// with the SDK's repetitions, needs about a second. Then the caller gets ErrTryAgain, and not a time-out.
-	timeToAnswer = 2 * time.Second
+	// roomForWait limits a wait to a fifth of the time until the deadline of the request: the longest waits end 2 s
+	// before it. The next try, with the SDK's repetitions, needs about a second. So the caller gets ErrTryAgain, and
+	// not a time-out. A caller with less time still waits a little.
+	roomForWait = 5
 )
 
-// backOff waits a random time before the next try. After limit tries, or shortly before the deadline of ctx, it returns
-// an error instead. why is the reason for the tries, for the error text.
+// backOff waits a random time before the next try. After limit tries, or if the deadline of ctx leaves no room for the
+// wait, it returns an error instead. why is the reason for the tries, for the error text.
 func (b *Bank) backOff(ctx context.Context, tries, limit int, why string) error {
-	deadline, ok := ctx.Deadline()
-	if ok && time.Until(deadline) < timeToAnswer { //nolint:forbidigo // deadlines are of the system's clock
-		return fmt.Errorf("%w: %s, and no time is left", ErrTryAgain, why)
-	}
 	if tries == limit {
 		return fmt.Errorf("%w: %d times %s", ErrTryAgain, limit, why)
 	}
-	d, err := b.randomDuration(min(firstWait<<tries, longestWait))
+	longest := min(firstWait<<tries, longestWait)
+	deadline, ok := ctx.Deadline()
+	if ok && time.Until(deadline) < roomForWait*longest { //nolint:forbidigo // deadlines are of the system's clock
+		return fmt.Errorf("%w: %s, and no time is left", ErrTryAgain, why)
+	}
+	d, err := b.randomDuration(longest)
 	if err != nil {
 		return err
 	}
@@ -53,7 +55,7 @@ func whileBusy[Result any](
 
 // The rows that whileBusy waits for, for error texts.
 const (
-	claimBusy    = "the claim was busy"
+	claimBusy    = "the claim was busy or throttled"
 	rowsBusy     = "the rows of a claim were busy"
 	campaignBusy = "the campaign was busy"
 )

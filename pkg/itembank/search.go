@@ -26,8 +26,8 @@ const (
 
 var errTooManyEnded = fmt.Errorf("%w: the bank is full of ended items; sweep it", ErrTryAgain)
 
-// maxRetries is how many times a search repeats failed reads of shards. The first retries follow within a tenth of a
-// second.
+// maxRetries is how many times a search repeats failed reads of shards, and a claim a throttled read of the rules. The
+// first retries follow within a tenth of a second.
 const maxRetries = 4
 
 // search is one request's search for a free item. A request may call find several times with it.

@@ -44,7 +44,7 @@ const askEvery = 250 * time.Millisecond
 // one and a half times askEvery.
 func (l *freeList) mayAsk(c Campaign) bool {
 	pause, err := l.bank.randomDuration(askEvery)
-	if err != nil || c.OnEnd != Burn {
+	if err != nil {
 		return false
 	}
 	pause += askEvery / 2
@@ -72,7 +72,7 @@ func (l *freeList) provesEarly() bool {
 
 // foundSoldOut reads the campaign if it may, and reports whether its row says that the bank is empty.
 func (l *freeList) foundSoldOut(ctx context.Context, c *Campaign) bool {
-	if !l.mayAsk(*c) {
+	if c.OnEnd != Burn || !l.mayAsk(*c) {
 		return false
 	}
 	started := l.bank.clock.Now()

@@ -20,6 +20,7 @@ var soldOutCases = []testCase{
 	{"row-says-sold-out", rowSaysSoldOut},
 	{"row-is-asked-during-the-proof", rowIsAskedDuringProof},
 	{"row-is-asked-seldom", rowIsAskedSeldom},
+	{"some-cold-banks-prove-early", someProveEarly},
 	{"row-is-believed-for-five-seconds", rowIsBelieved},
 	{"load-waits-until-nobody-believes-the-row", loadWaits},
 	{"row-is-not-written-while-a-load-is-unfinished", notMarkedDuringLoad},
@@ -304,19 +305,60 @@ func (h *halfAdded) AddItems(ctx context.Context, requests []engine.AddRequest) 
 	return h.Store.AddItems(ctx, requests)
 }
 
-// rowIsAskedSeldom: a search that is quick does not read the row again before the end of its proof.
+// rowIsAskedSeldom: a search reads the row again only some time after the last read of the row. Here the clock stands
+// still but for one leap.
 func rowIsAskedSeldom(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 64})
 	f.claim(f.bank(), "ann")
-	counted := f.counted()
-	f.refused(itembank.NewOperator(counted, itembank.WithClock(itembankfault.NewClock())), "bob", itembank.ErrSoldOut)
-	reads := 0
-	for _, method := range counted.Calls() {
-		if method == "Campaign" {
-			reads++
+	clock, counted := itembankfault.NewClock(), f.counted()
+	var shardReads, rowReads atomic.Int32
+	counted.After = func(method string) error {
+		switch {
+		case method == "Campaign":
+			rowReads.Add(1)
+		case method == "FreeItems" && shardReads.Add(1) == 4: // there are more than 64
+			clock.Advance(400 * time.Millisecond)
 		}
+		return nil
 	}
-	if reads != 2 {
-		f.Errorf("want two reads of the row, before and after the proof, got %d", reads)
+	f.refused(itembank.NewOperator(counted, itembank.WithClock(clock)), "bob", itembank.ErrSoldOut)
+	if n := rowReads.Load(); n != 3 {
+		f.Errorf("want three reads of the row, before the proof, after the leap and after the proof, got %d", n)
+	}
+}
+
+// someProveEarly: after its first shard, which is empty, a cold Bank reads one more, or at random all others at a time.
+func someProveEarly(f *fixture) {
+	f.create(itembank.Settings{Shards: 16})
+	for _, test := range []struct {
+		random byte // all that the random source gives
+		early  bool
+		wait   time.Duration // for a second read beside the first of the second round
+	}{{0, true, 10 * time.Second}, {255, false, 20 * time.Millisecond}} {
+		counted := f.counted()
+		const ofFirstShard = 2 // its two halves
+		var reads atomic.Int32
+		beside := make(chan struct{})
+		early := false
+		counted.Before = func(method string) error {
+			if method != "FreeItems" {
+				return nil
+			}
+			switch reads.Add(1) {
+			case ofFirstShard + 1:
+				select {
+				case <-beside:
+					early = true
+				case <-time.After(test.wait):
+				}
+			case ofFirstShard + 2:
+				close(beside)
+			}
+			return nil
+		}
+		f.refused(itembank.NewOperator(counted, itembank.WithRandom(sameBytes(test.random))), "bob", itembank.ErrSoldOut)
+		if early != test.early {
+			f.Errorf("random %d: want early %t, got %t", test.random, test.early, early)
+		}
 	}
 }

@@ -40,7 +40,7 @@ func TestWrongWays(t *testing.T) {
 	const bank, handler = "[](../pkg/itembank/claim.go) ", "[](../pkg/claimapi/handler.go) "
 	const store = " → [](../pkg/itembank/dynamostore/claims.go) "
 	for _, test := range []struct{ steps, want string }{
-		{bank + "`Bank.claimOnce` → `request.run` → `request.attempt` → `request.take`" + store + "`Store.Take`", ""},
+		{bank + "`Bank.claimBy` → `request.run` → `request.attempt` → `request.take`" + store + "`Store.Take`", ""},
 		{handler + "`Handler.answer` → `Handler.claim` → " + bank + "`Bank.Claim`", ""},
 		{bank + "`Bank.Claim` → `request.ran`", "has no function request.ran"},
 		{bank + "`Bank.Claim`\n  → `request.ran`", "has no function request.ran"},
