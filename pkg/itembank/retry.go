@@ -13,9 +13,9 @@ const (
 	// maxStalls limits how many times in a row a batch makes no progress because the store is busy.
 	maxStalls = 12
 
-	// roomForWait limits a wait to a fifth of the time until the deadline of the request: the longest waits end 2 s
-	// before it. The next try, with the SDK's repetitions, needs about a second. So the caller gets ErrTryAgain, and
-	// not a time-out. A caller with less time still waits a little.
+	// roomForWait limits a wait to a fifth of the time until the deadline of the request: the longest waits begin 2 s
+	// before it or earlier. The next try, with the SDK's repetitions, needs about a second. A caller with less time
+	// still waits a little.
 	roomForWait = 5
 )
 
