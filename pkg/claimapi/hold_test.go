@@ -258,7 +258,7 @@ func TestHoldsOverHTTP(t *testing.T) {
 		url := server.URL + seatClaims + "/team%2Fann%25?claim_id=" + id
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, url, nil)
 		must(t, err)
-		answer, err := http.DefaultClient.Do(r)
+		answer, err := server.Client().Do(r)
 		must(t, err)
 		must(t, answer.Body.Close())
 		equal(t, "status", answer.StatusCode, http.StatusNoContent)

@@ -290,7 +290,7 @@ func TestPanics(t *testing.T) {
 		}
 	})
 	for range 3 {
-		response, err := http.DefaultClient.Do(order("key-1").toHTTP(t.Context(), b.url))
+		response, err := b.client.Do(order("key-1").toHTTP(t.Context(), b.url))
 		if err == nil {
 			t.Errorf("the client got %s", response.Status)
 			_ = response.Body.Close()
@@ -319,7 +319,7 @@ func TestClientGoesAway(t *testing.T) {
 	gone := make(chan error)
 	ctx, leave := context.WithCancel(t.Context())
 	go func() {
-		response, err := http.DefaultClient.Do(order("key-1").toHTTP(ctx, b.url))
+		response, err := b.client.Do(order("key-1").toHTTP(ctx, b.url))
 		if err == nil {
 			_ = response.Body.Close()
 		}

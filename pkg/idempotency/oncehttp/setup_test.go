@@ -27,12 +27,13 @@ const namespace = "shop"
 
 // bench is a server of net/http whose handler is wrapped.
 type bench struct {
-	t     *testing.T
-	store *memstore.Calls
-	url   string
-	runs  atomic.Int32 // of the handler
-	log   safeBuffer
-	ended chan bool // gets a value when the server sees the end of a request or of its client
+	t      *testing.T
+	store  *memstore.Calls
+	url    string
+	client *http.Client // of this server only: the end of another one closes the connections of the default client
+	runs   atomic.Int32 // of the handler
+	log    safeBuffer
+	ended  chan bool // gets a value when the server sees the end of a request or of its client
 }
 
 // callerHeader names the caller in tests. In a real server an earlier middleware has authenticated it.
@@ -65,7 +66,7 @@ func newBench(
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // for handlers that panic
 	server.Start()
 	t.Cleanup(server.Close)
-	b.url = server.URL
+	b.url, b.client = server.URL, server.Client()
 	return b
 }
 
@@ -130,7 +131,7 @@ func (b *bench) send(r request) answer {
 
 func (b *bench) sendHTTP(r *http.Request) answer {
 	b.t.Helper()
-	response, err := http.DefaultClient.Do(r)
+	response, err := b.client.Do(r)
 	must(b.t, err)
 	body, err := io.ReadAll(response.Body)
 	must(b.t, err)
