@@ -194,8 +194,9 @@ func findExisting(ctx context.Context, w *sqlite.Statements, requests []request,
 	}
 
 	keys := make([]byte, 0, len(requests)*len(dedupe.Key{}))
-	for _, r := range requests {
-		keys = append(keys, r.slot[:]...)
+	for i := range requests {
+		keys = append(keys, requests[i].slot[:]...)
+		requests[i].row, requests[i].record = 0, "" // an earlier attempt may have found an entry
 	}
 	return w.Each(ctx, selectEntries, sqlite.Args{len(requests), requests[0].Scope, keys, settled, end},
 		func(scan func(into ...any) error) error {

@@ -122,3 +122,34 @@ func TestFailedMerge(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletedBeforeSecondAttempt: a put closes a stopped run and is repeated. Meanwhile another process has deleted an
+// entry that the first attempt has found, and a new entry has its row.
+func TestDeletedBeforeSecondAttempt(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	check(t, s.SaveRun(t.Context(), "s", dedupe.Run{Digest: "d", ID: "stopped", Rests: true}))
+	s.put(t, ofRun("void", "stopped"))
+	s.put(t, entry("deleted", "one"))
+	attempts := 0
+	s.check = func(ctx context.Context, w *sqlite.Statements) error {
+		if attempts++; attempts != 2 {
+			return nil
+		}
+		if err := w.Run(ctx, `DELETE FROM entry WHERE row = 2`); err != nil {
+			return err
+		}
+		e := entry("new", "two")
+		return s.putAbsent(ctx, w, []request{newRequest(&e, &dedupe.PutResult{})})
+	}
+	_, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{entry("void", "three"), entry("deleted", "three")})
+	check(t, err)
+	if attempts != 2 {
+		t.Errorf("%d attempts", attempts)
+	}
+	checkPlaces(t, s)
+	for id, content := range map[string]string{"void": "three", "deleted": "three", "new": "two"} {
+		if found := s.put(t, entry(id, "four")); !holds(found, entry(id, content)) {
+			t.Errorf("%s has the entry %+v", id, found)
+		}
+	}
+}
