@@ -189,6 +189,6 @@ func TestKeysOfOnePlace(t *testing.T) {
 				t.Errorf("entry %d was put, or is %+v", i, existing)
 			}
 		}
-		s.levels.recent = 0
+		s.recent = 0
 	}
 }
