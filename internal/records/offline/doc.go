@@ -32,9 +32,9 @@
 //
 // # What is durable when
 //
-// A batch is at most 50,000 lines or 16 MiB. The ledger has its entries before the first of its results is written, and a
-// SQLite ledger has synced them by then: they are one transaction. The progress that is saved covers only batches whose
-// results are written and synced. So after a power cut, too, each survivor of a saved batch has its entry. Entries of a
+// A batch is at most 50,000 lines or 16 MiB. The ledger has its entries before the first of its results is written, and
+// a SQLite ledger has synced them by then: they are one transaction. The progress that is saved covers only batches
+// whose results are written and synced. So after a power cut, too, each survivor of a saved batch has its entry. Entries of a
 // batch that was not saved may exist or not: its records are decided again, and find their own entry or put it. So
 // a ledger needs one sync for each batch, a dozen for half a million records of 380 bytes, and nothing weaker. A
 // smaller batch would make a SQLite ledger write more: each batch writes to nearly all pages of the index of new keys.

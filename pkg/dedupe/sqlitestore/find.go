@@ -7,7 +7,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-const findEntry = `SELECT owner, content, coalesce(purge_at, 0), record, coalesce(done, 0), hold FROM entry WHERE ` + atSlot
+const findEntry = `SELECT owner, content, coalesce(purge_at, 0), record, coalesce(done, 0), hold
+	FROM entry WHERE ` + atSlot
 
 // Find returns the entries of keys in their order, and nil for a key without an entry. It changes nothing. Errors are
 // dedupe.ErrTryAgain, or a fault of the file.

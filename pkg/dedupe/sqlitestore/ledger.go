@@ -18,7 +18,8 @@ import (
 const raisePurge = `UPDATE entry SET purge_at = max(purge_at, ?4) WHERE ` + atSlot + ` AND owner = ?3`
 
 // PutIfAbsent puts the entries whose keys are free, in one transaction, and returns the existing entries of the others.
-// A single entry fails only with a dedupe.RunAtWorkError. If the call fails, nothing was put. Errors are dedupe.ErrTryAgain, or a fault of the file.
+// A single entry fails only with a dedupe.RunAtWorkError. If the call fails, nothing was put. Errors are
+// dedupe.ErrTryAgain, or a fault of the file.
 func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
 	all := inOrder(entries, results)
@@ -96,8 +97,8 @@ func (r request) canFollow(other request) bool { return r.Scope == other.Scope &
 
 // putAbsent puts the entries whose keys are free. A key is free if it has no entry, or an entry whose purge time is
 // before the arrival of the new one, or a void entry. An entry that arrived before the horizon is not put: see
-// Store.Compact. The owner is not part of the condition: otherwise a redelivered
-// record would look like a new one. All statements are in one transaction, so no other write comes between them.
+// Store.Compact. The owner is not part of the condition: otherwise a redelivered record would look like a new one. All
+// statements are in one transaction, so no other write comes between them.
 func (s *Store) putAbsent(ctx context.Context, w *sqlite.Statements, requests []request) error {
 	if err := findExisting(ctx, w, requests, s.watch.Finished(requests[0].Scope)); err != nil {
 		return err
@@ -194,8 +195,9 @@ func findExisting(ctx context.Context, w *sqlite.Statements, requests []request,
 	}
 
 	keys := make([]byte, 0, len(requests)*len(dedupe.Key{}))
-	for _, r := range requests {
-		keys = append(keys, r.slot[:]...)
+	for i := range requests {
+		keys = append(keys, requests[i].slot[:]...)
+		requests[i].row, requests[i].record = 0, "" // an earlier attempt may have found an entry
 	}
 	return w.Each(ctx, selectEntries, sqlite.Args{len(requests), requests[0].Scope, keys, settled, end},
 		func(scan func(into ...any) error) error {

@@ -23,10 +23,10 @@ import (
 // levels says when places move.
 type levels struct {
 	recent    int // so many rows of the table of new places stay
-	largeCall int // the number of entries from which a call moves rows: smaller calls write to few pages anyway
+	largeCall int // calls of so many entries move rows: smaller ones write about a page an entry to any index
 }
 
-var fileLevels = levels{recent: 500_000, largeCall: 1000}
+var fileLevels = levels{recent: 500_000, largeCall: 5000}
 
 // mostMoved is how many rows a call moves for each of its entries at most, after many small calls.
 const mostMoved = 4
@@ -36,8 +36,8 @@ const mostMoved = 4
 const placeSize = 6
 
 const (
-	// keepLog makes commits copy the WAL into the file when it has 64 MB, in a process that makes large calls. With the
-	// 4 MB of SQLite each call would copy all pages that it has changed, also those that the next call changes again.
+	// keepLog makes commits copy the WAL into the file when it has 64 MB, from the first large call of a Store on. With
+	// the 4 MB of SQLite each call would copy all pages that it has changed, also those that the next call changes again.
 	keepLog = `PRAGMA wal_autocheckpoint = 16000`
 
 	countRecent = `SELECT count(*) FROM recent`

@@ -88,6 +88,14 @@ func TestKilledMerge(t *testing.T) {
 			t.Errorf("after %d batches %d places are new, and %d merged", put, recent, merged)
 		}
 	}
+	var old int
+	check(t, s.db.Read(t.Context(), "count", func(ctx context.Context, r *sqlite.Statements) error {
+		_, err := r.One(ctx, `SELECT count(*) FROM recent WHERE row <= ?`, sqlite.Args{put * movedTogether / 2}, &old)
+		return err
+	}))
+	if old != 0 {
+		t.Errorf("%d places of the first half have not moved", old)
+	}
 	for batch := range put {
 		keys := make([]dedupe.Key, movedTogether)
 		for i := range keys {
@@ -120,5 +128,67 @@ func TestFailedMerge(t *testing.T) {
 		if existing := s.put(t, entry(id, "two")); existing != nil {
 			t.Errorf("%s has the entry %+v", id, existing)
 		}
+	}
+}
+
+// TestDeletedBeforeSecondAttempt: a put closes a stopped run and is repeated. Meanwhile another process has deleted an
+// entry that the first attempt has found, and a new entry has its row.
+func TestDeletedBeforeSecondAttempt(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	check(t, s.SaveRun(t.Context(), "s", dedupe.Run{Digest: "d", ID: "stopped", Rests: true}))
+	s.put(t, ofRun("void", "stopped"))
+	s.put(t, entry("deleted", "one"))
+	attempts := 0
+	s.check = func(ctx context.Context, w *sqlite.Statements) error {
+		if attempts++; attempts != 2 {
+			return nil
+		}
+		if err := w.Run(ctx, `DELETE FROM entry WHERE row = 2`); err != nil {
+			return err
+		}
+		e := entry("new", "two")
+		return s.putAbsent(ctx, w, []request{newRequest(&e, &dedupe.PutResult{})})
+	}
+	_, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{entry("void", "three"), entry("deleted", "three")})
+	check(t, err)
+	if attempts != 2 {
+		t.Errorf("%d attempts", attempts)
+	}
+	checkPlaces(t, s)
+	for id, content := range map[string]string{"void": "three", "deleted": "three", "new": "two"} {
+		if found := s.put(t, entry(id, "four")); !holds(found, entry(id, content)) {
+			t.Errorf("%s has the entry %+v", id, found)
+		}
+	}
+}
+
+// TestKeysOfOnePlace: keys with one place, and keys of two scopes with one slot, are different keys.
+func TestKeysOfOnePlace(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	s.levels = levels{recent: 2, largeCall: 1}
+	samePlace, sameSlot := entry("a", "samePlace"), entry("a", "sameSlot")
+	samePlace.Key[placeSize]++
+	sameSlot.Scope = "other"
+	sameSlot.Key = slotOf(sameSlot.Scope, slotOf("s", entry("a", "").Key)) // mixing twice returns the key
+	entries := []dedupe.Entry{entry("a", "one"), samePlace, sameSlot}
+	results, err := s.PutIfAbsent(t.Context(), append(entries, entry("b", "one"), entry("c", "one")))
+	check(t, err)
+	for i, r := range results {
+		if r.Existing != nil {
+			t.Errorf("entry %d was found: %+v", i, r.Existing)
+		}
+	}
+	for range 4 { // then all have moved
+		for i, e := range entries {
+			found, err := s.Find(t.Context(), e.Scope, []dedupe.Key{e.Key})
+			if check(t, err); !holds(found[0], e) {
+				t.Errorf("entry %d is %+v", i, found[0])
+			}
+			e.Owner = owner("another")
+			if existing := s.put(t, e); !holds(existing, entries[i]) {
+				t.Errorf("entry %d was put, or is %+v", i, existing)
+			}
+		}
+		s.recent = 0
 	}
 }

@@ -82,8 +82,8 @@ func text(at int) string {
 	return "CAST(substr(?4, CAST(" + blob(at, 10) + " AS INTEGER), CAST(" + blob(at+10, 10) + " AS INTEGER)) AS TEXT)"
 }
 
-// pack packs entries. The texts begin with a byte that belongs to no text: SQLite takes a
-// part of an empty blob for NULL.
+// pack packs entries. The texts begin with a byte that belongs to no text: SQLite takes a part of an empty blob for
+// NULL.
 func pack(requests []request) *packed {
 	p := &packed{rows: make([]byte, 0, len(requests)*rowSize), texts: []byte{0}}
 	for _, r := range requests {

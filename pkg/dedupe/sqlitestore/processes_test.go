@@ -27,6 +27,7 @@ func putEverything(ctx context.Context, path, name string) (any, error) {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
+	s.levels = levels{recent: 4 * contestedBatch, largeCall: 1}
 	order := rand.Perm(contestedKeys)
 	owners := make([]dedupe.Digest, contestedKeys)
 	sqlitetest.Ready()
@@ -50,6 +51,7 @@ func putEverything(ctx context.Context, path, name string) (any, error) {
 	return owners, nil
 }
 
+// TestProcessesAgreeOnOwners: processes put the same keys, and all of them move places.
 func TestProcessesAgreeOnOwners(t *testing.T) {
 	path := inTemp(t)
 	s := newStore(t, path)
@@ -78,6 +80,9 @@ func TestProcessesAgreeOnOwners(t *testing.T) {
 				t.Errorf("key %d: process %d found owner %x, want %x", key, i, found[i][key], e.Owner)
 			}
 		}
+	}
+	if recent, merged := checkPlaces(t, s); recent+merged != contestedKeys || merged == 0 {
+		t.Errorf("%d places are new, and %d merged, for %d keys", recent, merged, contestedKeys)
 	}
 	t.Logf("owners: %v", slices.Collect(maps.Values(wins)))
 }

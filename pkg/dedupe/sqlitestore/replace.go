@@ -36,9 +36,9 @@ const (
 // ForRun returns the ledger for an offline run. It answers as the store does, with one difference: as soon as another run
 // has replaced or closed this one, it puts no entry and returns ErrReplaced. It ends with the Store.
 func (s *Store) ForRun(scope, id string) dedupe.Ledger {
-	return dedupe.ByKey(&Store{db: s.db, watch: s.watch, levels: s.levels, check: func(ctx context.Context, w *sqlite.Statements) error {
-		return checkNotOver(ctx, w, scope, id)
-	}})
+	run := *s
+	run.check = func(ctx context.Context, w *sqlite.Statements) error { return checkNotOver(ctx, w, scope, id) }
+	return dedupe.ByKey(&run)
 }
 
 // write is a transaction that changes entries.

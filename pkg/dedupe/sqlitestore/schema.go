@@ -18,11 +18,11 @@ const makeTables = `
 	-- owner and content are digests of the record that holds the entry and of its
 	-- fingerprint; record is the owner as people read it. arrival is in Unix
 	-- milliseconds. purge_at is in Unix seconds, here and below, and NULL for what is
-	-- kept for ever. New entries get the next rows, so about 30 of them share a page: keys
-	-- are random. slot is the key, as slotOf makes it; scope and slot are unique, because
-	-- a put looks them up in its transaction. done is 1 where it is known that the effect
-	-- is done, else NULL. hold is NULL, or the token and the end of the lease of the
-	-- invocation that has put the entry of a message of a queue.
+	-- kept for ever. Keys are random, so new entries get the next rows: about 30 of them
+	-- share a page. slot is the key mixed with its scope (slotOf). No constraint makes
+	-- scope and slot unique: a put looks them up in its transaction. done is 1 where it is
+	-- known that the effect is done, else NULL. hold is NULL, or the token and the end of
+	-- the lease of the invocation that has put the entry of a message of a queue.
 	CREATE TABLE entry (
 		row      INTEGER PRIMARY KEY,
 		scope    TEXT NOT NULL,
@@ -37,9 +37,10 @@ const makeTables = `
 		hold     BLOB CHECK (length(hold) = 24)
 	) STRICT;
 
-	-- The index of the entries: place is the beginning of a slot. Each row of entry is in
-	-- one of the two tables: puts write to recent, and large calls move rows of it to
-	-- merged (see merge.go). A row takes about 17 bytes.
+	-- The index of the entries: place is the first 6 bytes of a slot. Each row of entry is
+	-- in one of the two tables: puts write to recent, and large calls move rows of it to
+	-- merged (see merge.go). A row takes about 17 bytes. Rows of deleted entries get new
+	-- entries, so the places of a deleted entry must go with it.
 	CREATE TABLE recent (
 		place BLOB NOT NULL,
 		row   INTEGER NOT NULL,
