@@ -167,8 +167,12 @@ func replace(ctx context.Context, w *sqlite.Statements, requests []request) erro
 		return nil
 	}
 	p := pack(requests)
-	if _, err := w.Exec(ctx, replaceEntries, len(requests), requests[0].Scope, p.rows, p.texts); err != nil {
+	n, err := w.Exec(ctx, replaceEntries, len(requests), requests[0].Scope, p.rows, p.texts)
+	if err != nil {
 		return err
+	}
+	if n != int64(len(requests)) { // a row that was not found in this transaction belongs to another key
+		return fmt.Errorf("%d of %d entries are not in their rows", int64(len(requests))-n, len(requests))
 	}
 	return holdAll(ctx, w, requests)
 }

@@ -48,23 +48,17 @@ var (
 	// purge time, and owners from ?4 to ?5 are left out.
 	selectEntries = selectEntriesIn("recent") + " UNION ALL " + selectEntriesIn("merged")
 
-	// ?5 is the row of the first entry, and ?3 has its slot first.
-	insertEntries = insertEntriesAt("?5 + i")
-
-	// Without the WHERE, SQLite would parse the ON of the conflict as that of a join.
-	replaceEntries = insertEntriesAt(number(rowAt)) + ` WHERE true
-		ON CONFLICT (row) DO UPDATE SET
-			owner = excluded.owner, content = excluded.content, arrival = excluded.arrival,
-			purge_at = excluded.purge_at, record = excluded.record, version = excluded.version, done = NULL,
-			hold = NULL`
-)
-
-// insertEntriesAt returns the statement that inserts entries at rows. ?3 has the entries, and ?4 their texts.
-func insertEntriesAt(row string) string {
-	return `INSERT INTO entry (row, scope, slot, owner, content, arrival, purge_at, record, version) SELECT ` +
-		row + `, ?2, ` + blob(slotAt, 16) + `, ` + blob(ownerAt, 16) + `, ` + blob(contentAt, 16) + `, ` +
+	// ?3 has the entries, ?4 their texts, and ?5 is the row of the first one.
+	insertEntries = `INSERT INTO entry (row, scope, slot, owner, content, arrival, purge_at, record, version) SELECT
+		?5 + i, ?2, ` + blob(slotAt, 16) + `, ` + blob(ownerAt, 16) + `, ` + blob(contentAt, 16) + `, ` +
 		number(arrivalAt) + `, ` + number(purgeAt) + `, ` + text(recordAt) + `, ` + text(versionAt) + ` FROM ` + numbers
-}
+
+	replaceEntries = `UPDATE entry SET
+			owner = ` + blob(ownerAt, 16) + `, content = ` + blob(contentAt, 16) + `,
+			arrival = ` + number(arrivalAt) + `, purge_at = ` + number(purgeAt) + `,
+			record = ` + text(recordAt) + `, version = ` + text(versionAt) + `, done = NULL, hold = NULL
+		FROM ` + numbers + ` WHERE row = ` + number(rowAt) + ` AND slot = ` + blob(slotAt, 16) + ` AND scope = ?2`
+)
 
 func selectEntriesIn(places string) string {
 	return `SELECT i, entry.row, owner, content, 2 * coalesce(purge_at, 0) + coalesce(done, 0),
