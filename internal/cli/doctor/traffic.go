@@ -33,8 +33,8 @@ func (c Account) values(ctx context.Context, s series, last time.Duration) ([]ty
 	return out.Datapoints, nil
 }
 
-// checkAge compares the age of the oldest record that waits in a source with the retention of the source. unit is that of
-// the metric.
+// checkAge compares the age of the oldest record that waits in a source with the retention of the source. The
+// metric counts in unit.
 func (c Account) checkAge(
 	ctx context.Context, a Area, source string, s series, unit, retention time.Duration, runbook string,
 ) {

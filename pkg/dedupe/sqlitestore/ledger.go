@@ -161,7 +161,7 @@ func insert(ctx context.Context, w *sqlite.Statements, requests []request) error
 	return holdAll(ctx, w, requests)
 }
 
-// replace puts entries of one scope in place of those of their keys.
+// replace puts entries of one scope in place of the entries that their keys have.
 func replace(ctx context.Context, w *sqlite.Statements, requests []request) error {
 	if len(requests) == 0 {
 		return nil
