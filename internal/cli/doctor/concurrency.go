@@ -109,7 +109,7 @@ const measured = 14 * 24 * time.Hour
 // MeanDuration returns the mean duration of a function's invocations in the last two weeks, as CloudWatch has it. It
 // returns 0 without invocations. If CloudWatch cannot be read, it reports that and returns 0.
 func (c Account) MeanDuration(ctx context.Context, f Function) (mean time.Duration) {
-	points, err := c.values(ctx, series{"AWS/Lambda", "Duration", "FunctionName", f.Name}, measured)
+	points, err := c.values(ctx, f.metric("Duration"), measured)
 	if err != nil {
 		c.Report.Area(capacity).NotRead("duration of the "+f.title(), c.Explain(err))
 		return 0

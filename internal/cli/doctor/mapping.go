@@ -37,8 +37,8 @@ func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.Even
 		retention, shards := c.readSource(ctx, a, m, f)
 		if retention > 0 {
 			a.checkRetention(m, f, retention)
-			c.checkAge(ctx, a, aws.ToString(m.EventSourceArn), series{"AWS/Lambda", "IteratorAge", "FunctionName", f.Name},
-				time.Millisecond, retention, "docs/operations.md, iterator-age.")
+			c.checkAge(ctx, a, aws.ToString(m.EventSourceArn), f.metric("IteratorAge"), time.Millisecond, retention,
+				"docs/operations.md, iterator-age.")
 		}
 		known = known && shards > 0
 		load.AtOnce += max(1, shards) * max(1, aws.ToInt32(m.ParallelizationFactor))

@@ -15,6 +15,11 @@ import (
 // A series is a metric in CloudWatch, of one resource, or without a dimension.
 type series struct{ namespace, name, dimension, resource string }
 
+// metric returns a metric that Lambda has of the function.
+func (f Function) metric(name string) series {
+	return series{"AWS/Lambda", name, "FunctionName", f.Name}
+}
+
 // values returns the values of a metric in the last time, by the hour at most.
 func (c Account) values(ctx context.Context, s series, last time.Duration) ([]types.Datapoint, error) {
 	now := time.Now()
@@ -62,7 +67,7 @@ func (c Account) checkAge(
 	a.OK(name, detail)
 }
 
-// traffic is what a function has processed: the sum of done, less that of failed if it has a name.
+// traffic is what a function has processed: the sum of done, less the sum of failed if it has a name.
 type traffic struct {
 	word         string
 	done, failed series
@@ -70,8 +75,7 @@ type traffic struct {
 
 // checkInvocations is checkTraffic for a source that invokes the function without a queue.
 func (c Account) checkInvocations(ctx context.Context, f Function) {
-	of := func(name string) series { return series{"AWS/Lambda", name, "FunctionName", f.Name} }
-	c.checkTraffic(ctx, f, "the function", traffic{"invocations that succeeded", of("Invocations"), of("Errors")})
+	c.checkTraffic(ctx, f, "the function", traffic{"invocations that succeeded", f.metric("Invocations"), f.metric("Errors")})
 }
 
 // checkTraffic looks for records that were processed lately. It replaces the scratch records for sources into which doctor
