@@ -481,6 +481,9 @@ func stepWithdrawnItem(s place, o op, r rules) []place {
 	if s.where == inBank || s.closable(o) {
 		next = append(next, overItem)
 	}
+	if s.available(o, r) && s.where == held { // a claim whose reply was lost may have closed that claim and taken the item
+		next = append(next, place{where: inBank, marked: true})
+	}
 	return next
 }
 

@@ -52,6 +52,7 @@ func TestHistoriesAreChecked(t *testing.T) {
 	giveUp := func(of op, r result) op { of.kind, of.returned, of.result = giveUpOp, r == ok, r; return of }
 	withResult := func(of op, r result) op { of.result = r; return of }
 	withdrawn := op{kind: withdrawOp, items: []string{"item-0"}, result: ok}
+	marked := withResult(withdrawn, alreadyReleased)
 	together := func(a, b op) []op { // both requests at the same time, after the load
 		load := load
 		load.call, load.done, a.call, a.done, b.call, b.done = 1, 2, 3, 5, 4, 6
@@ -66,6 +67,11 @@ func TestHistoriesAreChecked(t *testing.T) {
 		{"two holders of one item", []op{load, ann, bob}, "G1: item item-0"},
 		{"an item that nobody loaded", []op{ann}, "G1: item item-0"},
 		{"a withdrawn item", []op{load, withdrawn, ann}, "G1: item item-0"},
+		{"a withdrawn item in a lost claim that closed the claim before", []op{
+			load, bob, at(9*ends, lost), at(9*ends, marked), at(9*ends, replayed(ann)),
+		}, ""},
+		{"a withdrawn item in a lost claim while the claim before lives", []op{load, bob, lost, marked, replayed(ann)}, "G1: item item-0"},
+		{"a withdrawn item that is claimed after the end of its claim", []op{load, bob, at(9*ends, marked), at(9*ends, ann)}, "G1: item item-0"},
 		{"a second claim after the first's end", []op{load, ann, at(ends+graceMillis+1, annAgain)}, ""},
 		{"a second claim in the first's grace", []op{load, ann, at(ends+graceMillis, annAgain)}, "G2: claimant ann"},
 		{"a second claim while the first lives", []op{load, ann, annAgain}, "G2: claimant ann"},
