@@ -68,10 +68,13 @@ repeat: tools ## Run the tests of both domains and their engines ten times
 
 HISTORIES ?= 20000
 
+# The packages whose tests draw at random with pgregory.net/rapid, and so have its flags.
+DRAWING = $(shell go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./pkg/itembank/... ./pkg/dedupe/... \
+  ./internal/testkit/itembankfault ./internal/testkit/dedupefault | sed -n 's,\.test .*pgregory.net/rapid .*,,p')
+
 .PHONY: histories
 histories: tools ## Search for errors for hours: HISTORIES=20000 random histories a test, and all faults
-	ONCEBOX_HISTORIES=$(HISTORIES) ONCEBOX_PLAY=all \
-	  go test -p=1 -count=1 -timeout=24h ./pkg/itembank/... ./pkg/dedupe/... ./internal/testkit/itembankfault/... ./internal/testkit/dedupefault/...
+	ONCEBOX_PLAY=all go test -p=1 -count=1 -timeout=24h $(DRAWING) -rapid.checks=$(HISTORIES)
 
 SEEDS ?= 100000
 .PHONY: seeds

@@ -9,8 +9,6 @@
 package testengine
 
 import (
-	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,14 +27,7 @@ var managed atomic.Bool
 // or [Valkey] calls it from its TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
-//
-// ONCEBOX_HISTORIES in the environment is the number of random histories that each test of
-// pgregory.net/rapid plays; without it a test plays 100.
 func Main(m *testing.M) int {
-	if err := setHistories(flag.CommandLine); err != nil {
-		fmt.Fprintln(os.Stderr, "testengine:", err)
-		return 2
-	}
 	managed.Store(true)
 	defer func() {
 		for _, e := range []*engine{dynoxide, dynamoDBLocal, kinesisMock, s3, cloudFormation, valkey} {
@@ -44,20 +35,6 @@ func Main(m *testing.M) int {
 		}
 	}()
 	return m.Run()
-}
-
-// setHistories sets rapid's flag, if the test binary has it. On the command line the flag itself
-// still counts.
-func setHistories(flags *flag.FlagSet) error {
-	number := os.Getenv("ONCEBOX_HISTORIES")
-	checks := flags.Lookup("rapid.checks")
-	if number == "" || checks == nil {
-		return nil
-	}
-	if err := checks.Value.Set(number); err != nil {
-		return fmt.Errorf("ONCEBOX_HISTORIES=%s is not a number", number)
-	}
-	return nil
 }
 
 // Dynoxide returns the endpoint of dynoxide, a small DynamoDB API. The first call starts it.

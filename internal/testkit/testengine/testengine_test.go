@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -187,22 +186,6 @@ func TestAMissingToolSkipsOrFails(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-func TestHistoriesOfTheEnvironment(t *testing.T) {
-	flags := flag.NewFlagSet("test", flag.ContinueOnError)
-	t.Setenv("ONCEBOX_HISTORIES", "7")
-	if err := setHistories(flags); err != nil {
-		t.Fatalf("without the flag: %v", err)
-	}
-	checks := flags.Int("rapid.checks", 100, "what rapid registers")
-	if err := setHistories(flags); err != nil || *checks != 7 {
-		t.Errorf("got %d histories, %v", *checks, err)
-	}
-	t.Setenv("ONCEBOX_HISTORIES", "many")
-	if err := setHistories(flags); err == nil {
-		t.Error("many is not a number")
 	}
 }
 
