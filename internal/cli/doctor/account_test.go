@@ -272,6 +272,9 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 			func(p *parts) { p.denied = "ListRuleNamesByTarget" }, doctor.NotPlayed, "schedule", "AccessDenied",
 		},
 
+		"a filter": {
+			func(p *parts) { p.records.Filter = `{"data": {"paid": [true]}}` }, doctor.Warning, "mapping", "Lambda drops records that do not match",
+		},
 		"no end of the retries": {
 			func(p *parts) { p.records.RecordAge = -1 }, doctor.Failure, "mapping", "has no limit of the record age",
 		},

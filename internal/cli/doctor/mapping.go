@@ -74,6 +74,9 @@ func (a Area) checkMapping(m types.EventSourceMappingConfiguration, f Function) 
 			"Give the mapping the stream, or set records.source-aggregation to off if no producer makes aggregates.")
 	case strings.HasPrefix(result, "PROBLEM"):
 		a.Fail(source, "the last result is "+result, "Compare the policy of the function's role with docs/iam.md.")
+	case m.FilterCriteriaError != nil || m.FilterCriteria != nil && len(m.FilterCriteria.Filters) > 0:
+		a.Warn(source, "has a filter: Lambda drops records that do not match it, and stores them nowhere",
+			"Unless the filter is meant, remove it: docs/operations.md, \"What Lambda itself drops\".")
 	default:
 		a.OK(source, "enabled; the last result is "+result)
 	}

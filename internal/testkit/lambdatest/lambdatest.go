@@ -30,6 +30,7 @@ type Function struct {
 	Window    int    // how long the mapping gathers a batch, in seconds
 	GivenUp   string // the destination of batches that the mapping gives up; "": a bucket; none: it has none
 	RecordAge int    // the record age of the mapping, in seconds; 0: 483840; -1: no limit
+	Filter    string // the pattern of a filter of the mapping; "": it has none
 	Alias     string // an alias in the stack, which the mapping calls; "": the mapping calls the function
 	// Canary holds other versions that the alias points to, with their shares. The alias also points to version 7.
 	Canary map[string]float64
@@ -108,6 +109,9 @@ func (f *Function) mapping() map[string]any {
 	}
 	if to := cmp.Or(f.GivenUp, "arn:aws:s3:::given-up"); to != "none" {
 		m["DestinationConfig"] = map[string]any{"OnFailure": map[string]any{"Destination": to}}
+	}
+	if f.Filter != "" {
+		m["FilterCriteria"] = map[string]any{"Filters": []map[string]any{{"Pattern": f.Filter}}}
 	}
 	return m
 }
