@@ -20,6 +20,7 @@ func TestImports(t *testing.T) {
 	noEngine := append([]string{"github.com/aws", "modernc.org/sqlite", valkey, "net/http", "os/exec"}, neverShipped...)
 	programs, commands := []string{module + "/functions", module + "/cmd"}, module+"/internal/cli"
 	claims, records, once := module+"/pkg/itembank", module+"/pkg/dedupe", module+"/pkg/idempotency"
+	imports := allImports(t)
 	for _, rule := range []struct {
 		packages  string
 		forbidden []string // import paths, each with all paths below it
@@ -60,9 +61,9 @@ func TestImports(t *testing.T) {
 		{"../pkg/kpl", append([]string{"github.com/google", "google.golang.org", "net/http"}, neverShipped...)},
 		{"../pkg/format", append([]string{"github.com/tidwall"}, noEngine...)},
 	} {
-		deps := dependencies(t, rule.packages)
+		reached := imports.from(t, strings.TrimPrefix(rule.packages, "../"))
 		for _, forbidden := range rule.forbidden {
-			for _, dep := range deps {
+			for dep := range reached {
 				if dep == forbidden || strings.HasPrefix(dep, forbidden+"/") {
 					t.Errorf("%s depends on %s", rule.packages, dep)
 				}
@@ -137,18 +138,46 @@ func TestExamplesUseWhatUsersCan(t *testing.T) {
 	}
 }
 
-// dependencies lists the direct and indirect imports of packages, without the imports of their tests. It leaves out
-// packages for tests: the conformance suites, whose names end in "test", and the harnesses below internal/testkit.
-func dependencies(t *testing.T, pattern string) []string {
+// importGraph holds the direct imports of all packages, without the imports of their tests.
+type importGraph map[string][]string
+
+func allImports(t *testing.T) importGraph {
 	t.Helper()
-	packages := golist(t, pattern)
-	packages = slices.DeleteFunc(packages, func(p string) bool {
-		return strings.HasSuffix(p, "test") || strings.HasPrefix(p, module+"/internal/testkit/")
-	})
-	if len(packages) == 0 {
+	list := golist(t, "-deps", "-f", `{{.ImportPath}},{{join .Imports ","}}`, "../...")
+	graph := importGraph{}
+	for _, line := range list {
+		names := strings.Split(line, ",")
+		graph[names[0]] = names[1:]
+	}
+	return graph
+}
+
+// from returns a package of this module, or with /... all packages below a folder, with all of their direct and indirect
+// imports. It leaves out packages for tests: the conformance suites, whose names end in "test", and the harnesses below
+// internal/testkit.
+func (g importGraph) from(t *testing.T, pattern string) map[string]bool {
+	t.Helper()
+	folder, all := strings.CutSuffix(module+"/"+pattern, "/...")
+	reached := map[string]bool{}
+	var add func(string)
+	add = func(name string) {
+		if !reached[name] {
+			reached[name] = true
+			for _, imported := range g[name] {
+				add(imported)
+			}
+		}
+	}
+	for name := range g {
+		inFolder := name == folder || all && strings.HasPrefix(name, folder+"/")
+		if inFolder && !strings.HasSuffix(name, "test") && !strings.HasPrefix(name, module+"/internal/testkit/") {
+			add(name)
+		}
+	}
+	if len(reached) == 0 {
 		t.Fatalf("no packages in %s", pattern)
 	}
-	return golist(t, append([]string{"-deps"}, packages...)...)
+	return reached
 }
 
 func golist(t *testing.T, args ...string) []string {
