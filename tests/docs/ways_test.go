@@ -3,12 +3,9 @@ package docs
 import (
 	"fmt"
 	"go/ast"
-	"go/build"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,13 +13,13 @@ import (
 	"testing"
 )
 
-// TestWays checks the ways in docs/how-it-works.md: each function calls the next one, and no way goes back up.
+// TestWays checks the ways in docs/how-it-works.md: each function calls the next one, which is below it if it is in the
+// same file.
 func TestWays(t *testing.T) {
 	t.Parallel()
-	code := newTypedCode(t)
 	ways := waysOf(read(t, "docs/how-it-works.md"))
 	for _, w := range ways {
-		for _, problem := range code.problems(w) {
+		for _, problem := range w.problems(t) {
 			t.Errorf("docs/how-it-works.md: %s: %s", w.name, problem)
 		}
 	}
@@ -36,12 +33,11 @@ func TestWays(t *testing.T) {
 // TestWrongWays: the check finds each thing that can be wrong with a way.
 func TestWrongWays(t *testing.T) {
 	t.Parallel()
-	code := newTypedCode(t)
 	const bank, handler = "[](../pkg/itembank/claim.go) ", "[](../pkg/claimapi/handler.go) "
 	const store = " → [](../pkg/itembank/dynamostore/claims.go) "
 	for _, test := range []struct{ steps, want string }{
 		{bank + "`Bank.claimBy` → `request.run` → `request.attempt` → `request.take`" + store + "`Store.Take`", ""},
-		{handler + "`Handler.answer` → `Handler.claim` → " + bank + "`Bank.Claim`", ""},
+		{handler + "`Handler.claim` → " + bank + "`Bank.Claim`", ""},
 		{bank + "`Bank.Claim` → `request.ran`", "has no function request.ran"},
 		{bank + "`Bank.Claim`\n  → `request.ran`", "has no function request.ran"},
 		{bank + "`Bank.claim` → `request.run`", "has no function Bank.claim"},
@@ -53,14 +49,13 @@ func TestWrongWays(t *testing.T) {
 		{handler + "`Handler.answer` → [](../pkg/claimapi/log.go) `Handler.report`", "does not call"},
 		{bank + "`request.run` → `request.heldOr` → `request.run`", "twice"},
 		{bank + "`request.heldOr` → `request.readHeld` → [](../pkg/itembank/release.go) `Bank.closeEnded`", "does not call"},
-		{handler + "`Handler.claim` → " + bank + "`Bank.Claim` → " + handler + "`Handler.handle`", "back to pkg/claimapi"},
-		{bank + "`request.take` → `request.decide` → `request.answer` → `request.attempt`", "request.attempt is above"},
+		{bank + "`request.heldOr` → `request.run`", "does not call"},
 	} {
 		ways := waysOf("- **A way**: " + test.steps + "\n")
 		if len(ways) != 1 {
 			t.Fatalf("%s: got %d ways", test.steps, len(ways))
 		}
-		problems := code.problems(ways[0])
+		problems := ways[0].problems(t)
 		found := slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, test.want) })
 		if test.want == "" && len(problems) > 0 || test.want != "" && !found {
 			t.Errorf("%s: want %q, got %q", test.steps, test.want, problems)
@@ -105,196 +100,59 @@ func waysOf(document string) (ways []way) {
 	return ways
 }
 
-// typedCode has the types of this module's packages, which it reads from their source. Packages of other modules are
-// empty: what is called through them is not known, and no step of a way.
-type typedCode struct {
-	t        *testing.T
-	files    *token.FileSet
-	packages map[string]*typedPackage // by folder from the root
-}
-
-type typedPackage struct {
-	*types.Package
-	syntax map[string]*ast.File // by path from the root
-	info   types.Info
-}
-
-const module = "github.com/oncebox/oncebox"
-
-func newTypedCode(t *testing.T) *typedCode {
-	return &typedCode{t, token.NewFileSet(), map[string]*typedPackage{}}
-}
-
-// Import implements types.Importer.
-func (c *typedCode) Import(importPath string) (*types.Package, error) {
-	if folder, own := strings.CutPrefix(importPath, module+"/"); own {
-		return c.load(folder).Package, nil
-	}
-	empty := types.NewPackage(importPath, path.Base(importPath))
-	empty.MarkComplete()
-	return empty, nil
-}
-
-func (c *typedCode) load(folder string) *typedPackage {
-	if p := c.packages[folder]; p != nil {
-		return p
-	}
-	p := &typedPackage{syntax: map[string]*ast.File{}, info: types.Info{
-		Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{},
-	}}
-	of, err := build.Default.ImportDir(filepath.Join(root, folder), 0)
-	must(c.t, err)
-	var files []*ast.File
-	for _, name := range of.GoFiles {
-		file, err := parser.ParseFile(c.files, filepath.Join(root, folder, name), nil, parser.SkipObjectResolution)
-		must(c.t, err)
-		files, p.syntax[path.Join(folder, name)] = append(files, file), file
-	}
-	// What comes from other modules is not known, so there are errors.
-	check := types.Config{Importer: c, Error: func(error) {}}
-	p.Package, _ = check.Check(module+"/"+folder, c.files, files, &p.info)
-	c.packages[folder] = p
-	return p
-}
-
-// A place is where the function of a step is.
-type place struct {
-	step
-	of     *typedPackage
-	object *types.Func
-	body   *ast.BlockStmt
-}
-
-// problems returns what is wrong with a way.
-func (c *typedCode) problems(w way) (problems []string) {
-	var before []place
-	for _, s := range w.steps {
-		f, problem := c.find(s)
-		if problem != "" {
-			return append(problems, problem)
+// problems returns what is wrong with a way. Calls are found by their names, also those of a method of an interface.
+func (w way) problems(t *testing.T) (problems []string) {
+	t.Helper()
+	files, parsed := token.NewFileSet(), map[string]*ast.File{}
+	var before *ast.FuncDecl
+	seen := map[step]bool{}
+	for i, s := range w.steps {
+		if s.file == "" {
+			return append(problems, s.function+" names no file")
 		}
-		if len(before) > 0 && !c.calls(before[len(before)-1], f) {
-			problems = append(problems, fmt.Sprintf("%s does not call %s", before[len(before)-1].function, s.function))
+		if parsed[s.file] == nil {
+			file, err := parser.ParseFile(files, filepath.Join(root, s.file), nil, parser.SkipObjectResolution)
+			if err != nil {
+				return append(problems, err.Error())
+			}
+			parsed[s.file] = file
 		}
-		problems = append(problems, c.upwards(before, f)...)
-		before = append(before, f)
-	}
-	return problems
-}
-
-func (c *typedCode) find(s step) (f place, problem string) {
-	if s.file == "" {
-		return f, s.function + " names no file"
-	}
-	if _, err := os.Stat(filepath.Join(root, s.file)); err != nil {
-		return f, s.file + " does not exist"
-	}
-	p := c.load(path.Dir(s.file))
-	for _, d := range p.syntax[s.file].Decls {
-		if d, ok := d.(*ast.FuncDecl); ok && nameOf(d) == s.function {
-			return place{s, p, p.info.Defs[d.Name].(*types.Func), d.Body}, ""
+		at := slices.IndexFunc(parsed[s.file].Decls, func(d ast.Decl) bool {
+			f, ok := d.(*ast.FuncDecl)
+			return ok && nameOf(f) == s.function
+		})
+		if at < 0 {
+			return append(problems, fmt.Sprintf("%s has no function %s", s.file, s.function))
 		}
-	}
-	return f, fmt.Sprintf("%s has no function %s", s.file, s.function)
-}
-
-// upwards returns where a way goes back up with f. It goes on in a file below the function before, never comes back to
-// a package or a file, and never calls a function again.
-func (c *typedCode) upwards(before []place, f place) (problems []string) {
-	for i, b := range before {
-		last := i == len(before)-1
+		f := parsed[s.file].Decls[at].(*ast.FuncDecl)
 		switch {
-		case b.object == f.object:
-			problems = append(problems, f.function+" is named twice")
-		case c.calls(f, b):
-			problems = append(problems, fmt.Sprintf("%s calls %s, which is before it", f.function, b.function))
-		case !last && b.of == f.of && before[len(before)-1].of != f.of:
-			problems = append(problems, fmt.Sprintf("%s goes back to %s", f.function, path.Dir(f.file)))
-		case !last && b.file == f.file && before[len(before)-1].file != f.file:
-			problems = append(problems, fmt.Sprintf("%s goes back to %s", f.function, f.file))
-		case last && b.file == f.file && b.body.Pos() > f.body.Pos():
-			problems = append(problems, fmt.Sprintf("%s is above %s", f.function, b.function))
+		case seen[s]:
+			problems = append(problems, s.function+" is named twice")
+		case before != nil && !calls(before, f):
+			problems = append(problems, fmt.Sprintf("%s does not call %s", w.steps[i-1].function, s.function))
+		case before != nil && w.steps[i-1].file == s.file && before.Pos() > f.Pos():
+			problems = append(problems, fmt.Sprintf("%s is above %s", s.function, w.steps[i-1].function))
 		}
+		before, seen[s] = f, true
 	}
 	return problems
 }
 
-// calls reports whether one function calls another one: directly, through a method of an interface, or through a field
-// that has the function somewhere in the package.
-func (c *typedCode) calls(from, to place) (found bool) {
-	ast.Inspect(from.body, func(n ast.Node) bool {
+// calls reports whether a function calls another one, by its name.
+func calls(from, to *ast.FuncDecl) (found bool) {
+	ast.Inspect(from.Body, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
-		if !ok || found {
+		if !ok {
 			return !found
 		}
-		switch called := from.of.used(call.Fun).(type) {
-		case *types.Func:
-			found = called.Origin() == to.object || implements(to.object, called)
-		case *types.Var:
-			found = called.IsField() && from.of.isIn(called, to.object)
+		switch called := ast.Unparen(call.Fun).(type) {
+		case *ast.Ident:
+			found = found || called.Name == to.Name.Name
+		case *ast.SelectorExpr:
+			found = found || called.Sel.Name == to.Name.Name
 		}
 		return !found
 	})
-	return found
-}
-
-// used returns the object that an expression names.
-func (p *typedPackage) used(e ast.Expr) types.Object {
-	switch e := ast.Unparen(e).(type) {
-	case *ast.Ident:
-		return p.info.Uses[e]
-	case *ast.SelectorExpr:
-		return p.info.Uses[e.Sel]
-	case *ast.IndexExpr: // with type arguments
-		return p.used(e.X)
-	}
-	return nil
-}
-
-// implements reports whether a method implements a method of an interface, for its own type or for one that embeds it.
-func implements(method, of *types.Func) bool {
-	promised := of.Signature().Recv()
-	if method.Name() != of.Name() || promised == nil {
-		return false
-	}
-	face, ok := promised.Type().Underlying().(*types.Interface)
-	if !ok {
-		return false
-	}
-	scope := method.Pkg().Scope()
-	return slices.ContainsFunc(scope.Names(), func(name string) bool {
-		named, ok := scope.Lookup(name).(*types.TypeName)
-		if !ok || types.IsInterface(named.Type()) {
-			return false
-		}
-		pointer := types.NewPointer(named.Type())
-		found, _, _ := types.LookupFieldOrMethod(pointer, true, method.Pkg(), method.Name())
-		return found == method && types.Implements(pointer, face)
-	})
-}
-
-// isIn reports whether a value in the package has the function in a field.
-func (p *typedPackage) isIn(field *types.Var, f *types.Func) (found bool) {
-	for _, file := range p.syntax {
-		ast.Inspect(file, func(n ast.Node) bool {
-			value, ok := n.(*ast.CompositeLit)
-			if !ok {
-				return true
-			}
-			of, ok := p.info.TypeOf(value).Underlying().(*types.Struct)
-			if !ok {
-				return true
-			}
-			for i, e := range value.Elts {
-				if pair, named := e.(*ast.KeyValueExpr); named {
-					found = found || p.used(pair.Key) == field && p.used(pair.Value) == f
-				} else {
-					found = found || of.Field(i) == field && p.used(e) == f
-				}
-			}
-			return true
-		})
-	}
 	return found
 }
 
