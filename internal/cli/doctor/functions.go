@@ -55,6 +55,12 @@ func (f Function) Environ() []string {
 	return environ
 }
 
+// records returns the settings of a dedupe function that CheckSettings has accepted.
+func (f Function) records() recordhandler.Options {
+	_, options, _ := recordhandler.ParseSettings(f.Environ())
+	return options
+}
+
 // SharesTables reports whether two functions of claims use the same tables.
 func (f Function) SharesTables(other Function) bool {
 	const bank, dedupe = "ONCEBOX_BANK_TABLE", "ONCEBOX_DEDUPE_TABLE"

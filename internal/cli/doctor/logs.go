@@ -150,8 +150,8 @@ const mostPages = 20
 // CheckStatements looks in the log of a dedupe function for the warning that it puts its entries one by one. No record
 // fails because of that, so nothing else tells that its policy lacks a permission.
 func (c Account) CheckStatements(ctx context.Context, f Function) {
-	_, options, err := recordhandler.ParseSettings(f.Environ())
-	if err != nil || options.Ledger != (recordhandler.LedgerSetting{}) || options.Sink.Table != nil {
+	options := f.records()
+	if options.Ledger != (recordhandler.LedgerSetting{}) || options.Sink.Table != nil {
 		return // the ledger sends no statements
 	}
 	const hours = 24

@@ -12,8 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
-
-	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // CheckMapping checks how Lambda gives records to the dedupe function. It returns the event source mappings, for
@@ -176,11 +174,7 @@ func (a Area) checkRetention(m types.EventSourceMappingConfiguration, f Function
 			"Lambda stores it in the dead-letter bucket, and it is lost", inHours(retention), inHours(age)), setRecordAge)
 		good = false
 	}
-	_, options, err := recordhandler.ParseSettings(f.Environ())
-	if err != nil {
-		return // CheckSettings reports the error
-	}
-	if horizon := options.Retention.Horizon; horizon < retention {
+	if horizon := f.records().Retention.Horizon; horizon < retention {
 		a.Fail(name, fmt.Sprintf("is %s, and the horizon of the function is %s: a record that is read later than that is delivered "+
 			"again, since its entry may be gone", inHours(retention), inHours(horizon)),
 			"Set records.horizon to the retention at least: docs/operations.md, records-past-horizon.")

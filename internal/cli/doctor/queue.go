@@ -15,7 +15,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/oncebox/oncebox/internal/aws/arn"
-	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // These are advised for a queue that Lambda reads (Lambda Developer Guide, "Configuring a queue to use with Lambda").
@@ -133,11 +132,7 @@ func (c Account) checkLetterQueue(ctx context.Context, a Area, q queue, f Functi
 // checkHorizon checks that the ledger keeps an entry for as long as a queue, and its dead-letter queue, can bring its
 // message back.
 func (a Area) checkHorizon(q queue, letters time.Duration, f Function) {
-	_, options, err := recordhandler.ParseSettings(f.Environ())
-	if err != nil {
-		return // CheckSettings reports the error
-	}
-	name, retention, horizon := "retention of "+q.name, q.retention+letters, options.Retention.Horizon
+	name, retention, horizon := "retention of "+q.name, q.retention+letters, f.records().Retention.Horizon
 	if horizon < retention {
 		a.Fail(name, fmt.Sprintf("is %s with that of its dead-letter queue, and the horizon of the function is %s: a message that "+
 			"comes back later than that is delivered again, since its entry may be gone", inHours(retention), inHours(horizon)),

@@ -89,11 +89,7 @@ func PlayRecords(ctx context.Context, p RecordsPlay, report *Report) error {
 // readSettings reads the settings of the function and finds the stream that it reads. It returns the reason why the
 // run cannot use them, or "".
 func (r *recordsRun) readSettings() (cannot string) {
-	_, options, err := recordhandler.ParseSettings(r.Function.Environ())
-	if err != nil {
-		return "the settings of the function are wrong" // CheckSettings reports the error
-	}
-	r.options = options
+	r.options = r.Function.records()
 	r.letters, _ = deadletter.ParseSetting(r.options.DeadLetterStore) // ParseSettings has checked it
 	mappings := r.Mappings
 	if len(mappings) != 1 {
@@ -101,6 +97,7 @@ func (r *recordsRun) readSettings() (cannot string) {
 	}
 	r.arn = aws.ToString(mappings[0].EventSourceArn)
 	r.maxWait = r.Wait + time.Duration(aws.ToInt32(mappings[0].MaximumBatchingWindowInSeconds))*time.Second
+	var err error
 	if r.stream, err = dedupe.ParseStreamARN(r.arn); err != nil {
 		return "the source is not a Kinesis stream: " + r.arn
 	}

@@ -8,8 +8,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
-
-	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // A series is a metric in CloudWatch, of one resource, or without a dimension.
@@ -84,8 +82,8 @@ func (c Account) checkInvocations(ctx context.Context, f Function) {
 func (c Account) checkTraffic(ctx context.Context, f Function, source string, other traffic) {
 	const lately = 24 * time.Hour
 	a, counts := c.Report.Area("records"), other
-	if _, options, err := recordhandler.ParseSettings(f.Environ()); err == nil && options.Metrics != "" {
-		of := func(name string) series { return series{namespace: options.Metrics, name: name} }
+	if namespace := f.records().Metrics; namespace != "" {
+		of := func(name string) series { return series{namespace: namespace, name: name} }
 		source, counts = "the function", traffic{"records that were processed", of("RecordsIn"), of("RecordsFailed")}
 	}
 	n, err := c.sum(ctx, counts.done, lately)
