@@ -37,9 +37,7 @@ func TestMain(m *testing.M) {
 
 var (
 	claimARM  = builder("claim", "arm64")
-	claimX86  = builder("claim", "amd64")
 	sweepARM  = builder("sweep", "arm64")
-	sweepX86  = builder("sweep", "amd64")
 	dedupeARM = builder("dedupe", "arm64")
 )
 

@@ -6,12 +6,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,78 +30,15 @@ type sourceCase struct {
 	prepare func(t *testing.T, c clients) (arnOfGolden, arn string)
 	// event returns an event with a record for each payload. source is the ARN in it.
 	event func(t *testing.T, source string, payloads ...string) string
-	want  facts // of the source; the tests of other stacks read the rest
-	good  int   // the checks of doctor
+	good  int // the checks of doctor
 }
 
 const payload = `{"id":"1","eventID":"1"}`
 
 var sourceCases = map[string]sourceCase{
-	"from-queue": {
-		event: messages, good: 4,
-		want: facts{
-			"mapping from":    "arn:aws:sqs:us-east-1:123456789012:SourceQueueUrl",
-			"mapping to":      "arn:aws:lambda:us-east-1:123456789012:function:dedupe-function:live",
-			"mapping is":      "Enabled",
-			"mapping batch":   "100 records, 20 s",
-			"mapping reports": "[ReportBatchItemFailures]",
-			"mapping counts":  "[EventCount]",
-
-			"SourceQueueUrl retention":             "345600 s",
-			"SourceQueueUrl visibility":            "380 s",
-			"SourceQueueUrl gives up":              "after 100 receives to arn:aws:sqs:us-east-1:123456789012:SourceDeadLetterQueueUrl",
-			"SourceQueueUrl encryption by SQS":     "true",
-			"SourceQueueUrl policy":                fmt.Sprintf(onlyTLS, "sqs", `"arn:aws:sqs:us-east-1:123456789012:SourceQueueUrl"`),
-			"SourceDeadLetterQueueUrl retention":   "864000 s",
-			"dedupe-function ONCEBOX_DEAD_LETTERS": letters("sqs:SourceQueueUrl"),
-
-			"alarm message-age":      alarmFact("Maximum of AWS/SQS ApproximateAgeOfOldestMessage QueueName=SourceQueueUrl", ""),
-			"alarm messages-failing": alarmFact("Sum of oncebox/dedupe-function RecordsFailed", ""),
-			"alarm messages-given-up": alarmFact(
-				"Maximum of AWS/SQS ApproximateNumberOfMessagesVisible QueueName=SourceDeadLetterQueueUrl", ""),
-		},
-	},
-	"from-table": {
-		prepare: changingTable, event: changes, good: 3,
-		want: facts{
-			"mapping from":        "arn:aws:dynamodb:us-east-1:123456789012:table/SourceTable/stream/LABEL",
-			"mapping is":          "Enabled",
-			"mapping starts at":   "TRIM_HORIZON",
-			"mapping batch":       "1000 records, 0 s",
-			"mapping reports":     "[ReportBatchItemFailures]",
-			"mapping bisects":     "true",
-			"mapping retries":     "10000",
-			"mapping record age":  "69120 s",
-			"mapping gives up to": "arn:aws:s3:::DeadLetterBucket",
-			"mapping counts":      "[EventCount]",
-
-			"dedupe-function ONCEBOX_DEAD_LETTERS": letters("dynamodb:SourceTable"),
-
-			"alarm stream-not-read": alarmFact("IF(FILL(records, 0) > 0 && FILL(polls, 0) == 0, 1, 0)"+
-				"; polls is SampleCount of AWS/Lambda PolledEventCount EventSourceMappingUUID=mapping"+
-				"; records is Sum of AWS/DynamoDB ConsumedWriteCapacityUnits TableName=SourceTable", ""),
-		},
-	},
-	"from-logs": {
-		prepare: logGroup, event: logMessage, good: 2,
-		want: facts{
-			"subscription from":      "SourceLogGroup, all log events",
-			"subscription to":        "arn:aws:lambda:us-east-1:123456789012:function:dedupe-function:live, allowed",
-			"dedupe-function queued": "21600 s, 2 retries",
-			"dedupe-function failed": "go to arn:aws:s3:::DeadLetterBucket",
-
-			"dedupe-function ONCEBOX_DEAD_LETTERS": letters("logs:SourceLogGroup"),
-
-			"alarm log-messages-given-up": alarmFact("Sum of AWS/Lambda AsyncEventsDropped FunctionName=dedupe-function", ""),
-			"alarm log-events-not-sent": alarmFact("FILL(errors, 0) + FILL(throttled, 0)"+
-				"; errors is Sum of AWS/Logs DeliveryErrors DestinationType=Lambda FilterName=subscription LogGroupName=SourceLogGroup"+
-				"; throttled is Sum of AWS/Logs DeliveryThrottling DestinationType=Lambda FilterName=subscription LogGroupName=SourceLogGroup", ""),
-		},
-	},
-}
-
-func letters(scope string) string {
-	return "s3://DeadLetterBucket/poison/" + scope + "?notify=https://sqs.us-east-1.amazonaws.com/123456789012/NotifyQueueUrl"
+	"from-queue": {event: messages, good: 4},
+	"from-table": {prepare: changingTable, event: changes, good: 3},
+	"from-logs":  {prepare: logGroup, event: logMessage, good: 2},
 }
 
 // TestSources deploys each source, and sends a record and its copy through its function. The emulator delivers no events
@@ -116,12 +51,6 @@ func TestSources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, source := deploySource(t, name, s, folder)
-			got := d.read(t)
-			for _, fact := range slices.Sorted(maps.Keys(s.want)) {
-				if value := strings.ReplaceAll(got[fact], labelOf(source), "LABEL"); value != s.want[fact] {
-					t.Errorf("%s:\n got  %q\n want %q", fact, value, s.want[fact])
-				}
-			}
 			doctorLooksAtTheSource(t, d, s.good)
 			reply := d.invoke(t, folder, "ONCEBOX_SINK", s.event(t, source, payload, payload))
 			if !strings.Contains(reply, `"batchItemFailures":[]`) {
@@ -157,7 +86,6 @@ func deploySource(t *testing.T, name string, s sourceCase, folder string) (d *de
 	})
 	must(t, err)
 	d = describe(t, stack)
-	d.zips = bucket
 	if source == "" {
 		source = "arn:aws:sqs:" + region + ":" + account + ":" + path.Base(d.outputs["SourceQueueUrl"])
 	}
@@ -180,14 +108,6 @@ func changingTable(t *testing.T, c clients) (arnOfGolden, arn string) {
 	must(t, err)
 	const table = "arn:aws:dynamodb:eu-west-1:123456789012:table/their-items/stream/2027-03-01T09:00:00.291"
 	return table, *made.TableDescription.LatestStreamArn
-}
-
-// labelOf returns the label in the ARN of the stream of a table, or a text that is in no fact.
-func labelOf(source string) string {
-	if _, label, ok := strings.Cut(source, "/stream/"); ok {
-		return label
-	}
-	return "no label"
 }
 
 func logGroup(t *testing.T, c clients) (arnOfGolden, arn string) {

@@ -19,10 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/apigatewayv2"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	cloudformationtypes "github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
-	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
@@ -135,29 +132,7 @@ func TestAFirstDeploymentThatFails(t *testing.T) {
 		t.Fatalf("the deployment ends with %v", err)
 	}
 
-	streams, err := c.kinesis.ListStreams(t.Context(), &kinesis.ListStreamsInput{})
-	must(t, err)
-	buckets, err := c.s3.ListBuckets(t.Context(), &s3.ListBucketsInput{})
-	must(t, err)
-	groups, err := c.logs.DescribeLogGroups(t.Context(), &cloudwatchlogs.DescribeLogGroupsInput{})
-	must(t, err)
-	functions, err := c.lambda.ListFunctions(t.Context(), &lambda.ListFunctionsInput{})
-	must(t, err)
-	tables, err := c.dynamodb.ListTables(t.Context(), &dynamodb.ListTablesInput{})
-	must(t, err)
-	left := slices.Concat(streams.StreamNames, tables.TableNames)
-	for _, b := range buckets.Buckets {
-		left = append(left, *b.Name)
-	}
-	for _, g := range groups.LogGroups {
-		left = append(left, *g.LogGroupName)
-	}
-	for _, f := range functions.Functions {
-		left = append(left, *f.FunctionName)
-	}
-	code := stack + "-code" // of the test
-	left = slices.DeleteFunc(left, func(name string) bool { return !strings.Contains(name, stack+"-") || name == code })
-	slices.Sort(left)
+	left := c.left(t, stack)
 	if len(left) != 2 || !strings.Contains(left[0], "BankTable") || !strings.Contains(left[1], "DedupeTable") {
 		t.Errorf("these are left: %v", left)
 	}
@@ -168,7 +143,7 @@ var mayMakeRoles = []cloudformationtypes.Capability{cloudformationtypes.Capabili
 // keeps returns the physical ids of what keeps data, or has a name that others know.
 func (d *deployed) keeps() (ids []string) {
 	for _, kind := range []string{
-		tableType, streamType, bucketType, queueType, apiType, mappingType, ruleType, "AWS::Lambda::Function", "AWS::Logs::LogGroup",
+		tableType, streamType, bucketType, queueType, apiType, mappingType, ruleType, functionType, "AWS::Logs::LogGroup",
 	} {
 		ids = append(ids, d.resources[kind]...)
 	}
