@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/oncebox/oncebox/internal/cli"
 )
 
 var update = flag.Bool("update", false, "write the command line's part of docs/configuration.md")
@@ -51,12 +49,15 @@ func commandReference(t *testing.T) string {
 	p := newTestProgram(t)
 	var out strings.Builder
 	out.WriteString("\n### Global flags\n\n")
-	writeTable(p, &out, nil, p.Model.Flags)
+	writeTable(&out, p.Variable, nil, p.Model.Flags)
 	for _, command := range p.Model.Leaves(true) {
-		fmt.Fprintf(&out, "\n### oncebox %s\n\n%s\n\n```text\n%s\n```\n", command.Path(), command.Help, usage(command))
+		fmt.Fprintf(&out, "\n### oncebox %s\n\n%s\n", command.Path(), command.Help)
+		if len(command.Positional) > 0 {
+			fmt.Fprintf(&out, "\n```text\n%s\n```\n", usage(command))
+		}
 		if len(command.Positional)+len(command.Flags) > 0 {
 			out.WriteString("\n")
-			writeTable(p, &out, command.Positional, command.Flags)
+			writeTable(&out, nil, command.Positional, command.Flags)
 		}
 	}
 	return out.String()
@@ -71,27 +72,36 @@ func usage(command *kong.Node) string {
 	return text
 }
 
-func writeTable(p *cli.Program, out *strings.Builder, arguments []*kong.Positional, flags []*kong.Flag) {
-	out.WriteString("| | variable | default | |\n|---|---|---|---|\n")
+// writeTable writes a table of arguments and flags. If flags have no variables, variable is nil.
+func writeTable(
+	out *strings.Builder, variable func(*kong.Flag) string, arguments []*kong.Positional, flags []*kong.Flag,
+) {
+	head := "| | default | |\n|---|---|---|\n"
+	if variable != nil {
+		head = "| | variable | default | |\n|---|---|---|---|\n"
+	}
+	out.WriteString(head)
 	for _, a := range arguments {
-		fmt.Fprintf(out, "| `%s` | | | %s |\n", a.Summary(), escapeCell(a.Help))
+		fmt.Fprintf(out, "| `%s` | | %s |\n", a.Summary(), escapeCell(a.Help))
 	}
 	for _, f := range flags {
 		if f.Hidden {
 			continue
 		}
-		name, variable := "`--"+f.Name, p.Variable(f)
+		name := "`--" + f.Name
 		if f.Negated || f.Tag.Negatable != "" {
 			name = "`--[no-]" + f.Name
 		}
 		if !f.IsBool() {
 			name += " " + f.FormatPlaceHolder()
 		}
-		if variable != "" {
-			variable = "`" + variable + "`"
+		cells := []string{escapeCell(name) + "`"}
+		if variable != nil {
+			cells = append(cells, quoted(variable(f)))
 		}
 		help := strings.TrimSuffix(strings.TrimSpace(f.Help), " Default: "+f.Default+".")
-		fmt.Fprintln(out, strings.Join(strings.Fields(fmt.Sprintf("| %s` | %s | %s | %s |", escapeCell(name), variable, defaultOf(f), escapeCell(help))), " "))
+		cells = append(cells, defaultOf(f), escapeCell(help))
+		fmt.Fprintln(out, strings.Join(strings.Fields("| "+strings.Join(cells, " | ")+" |"), " "))
 	}
 }
 
@@ -99,10 +109,17 @@ func defaultOf(f *kong.Flag) string {
 	switch {
 	case f.Required:
 		return "required"
-	case f.Default == "":
+	default:
+		return quoted(f.Default)
+	}
+}
+
+// quoted returns a text as code, or nothing if it is empty.
+func quoted(text string) string {
+	if text == "" {
 		return ""
 	}
-	return "`" + f.Default + "`"
+	return "`" + text + "`"
 }
 
 func escapeCell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
