@@ -138,7 +138,9 @@ func (c clients) left(t *testing.T, stack string) (names []string) {
 		names = append(names, *f.FunctionName)
 	}
 	code := stack + "-code" // of the test
-	names = slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, stack+"-") || name == code })
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return !strings.Contains(name, stack+"-") || name == code || strings.HasPrefix(name, "/aws/lambda/") // of the emulator
+	})
 	slices.Sort(names)
 	return names
 }
