@@ -321,13 +321,14 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestFinalOfAnotherKey: a failure that is final for one key does not become final for the key of its caller.
+// TestFinalOfAnotherKey: a failure that is final for one key does not become final for the key of its caller, however
+// often it is marked.
 func TestFinalOfAnotherKey(t *testing.T) {
 	t.Parallel()
 	in(t, func(t *testing.T, f *fixture) {
 		r, runs := f.runner(idempotency.Settings{}), 0
 		refused := func(context.Context, execution, int) (int, error) {
-			return 0, fmt.Errorf("charge: %w", idempotency.Final(errors.New("card refused")))
+			return 0, idempotency.Final(fmt.Errorf("charge: %w", idempotency.Final(errors.New("card refused"))))
 		}
 		for range 2 {
 			_, err := idempotency.Do(t.Context(), r, "order", 0, func(ctx context.Context, _ execution, _ int) (int, error) {
