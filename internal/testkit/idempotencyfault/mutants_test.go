@@ -82,7 +82,9 @@ var mutants = []mutant{
 		"case !r.Counts(early):",
 		"case !r.Counts(early) && r.Same:"),
 	in("twin-taken-over", 100, leases, "\treturn Twin\n", "\treturn Free\n"),
-	in("twin-runs", 100, call, "\t\tcase lease.Twin:\n", "\t\tcase lease.Twin:\n\t\t\tif true {\n\t\t\t\treturn &row, nil\n\t\t\t}\n"),
+	in("twin-runs", 100, call,
+		"\t\tcase lease.Twin:\n",
+		"\t\tcase lease.Twin:\n\t\t\tif true {\n\t\t\t\treturn &row, nil\n\t\t\t}\n"),
 	in("twin-does-not-wait", 100, call, "\tif c.r.settings.DoNotWait {\n", "\tif true {\n"),
 	in("one-try", 100, call, "const maxTries = 10", "const maxTries = 1"),
 	in("takeover-without-token-and-number", 50_000, store,
@@ -253,15 +255,16 @@ type byTest struct {
 }
 
 const (
-	domain    = "pkg/idempotency"
-	memory    = "internal/testkit/memstore"
-	onDynamo  = "pkg/idempotency/dynamostore"
-	effects   = "pkg/idempotency/effects.go"
-	transact  = "internal/aws/dynamo/transact.go"
-	theirRows = "pkg/idempotency/dynamostore/powertools.go"
-	rules     = "pkg/idempotency/internal/exchange"
-	server    = "pkg/idempotency/oncehttp"
-	lambda    = "pkg/idempotency/oncelambda"
+	domain      = "pkg/idempotency"
+	memory      = "internal/testkit/memstore"
+	onDynamo    = "pkg/idempotency/dynamostore"
+	effects     = "pkg/idempotency/effects.go"
+	transact    = "internal/aws/dynamo/transact.go"
+	serverClock = "internal/aws/serverclock"
+	theirRows   = "pkg/idempotency/dynamostore/powertools.go"
+	rules       = "pkg/idempotency/internal/exchange"
+	server      = "pkg/idempotency/oncehttp"
+	lambda      = "pkg/idempotency/oncelambda"
 )
 
 // cachesOwn puts the own result into the cache.
@@ -312,6 +315,25 @@ var mutantsByTest = []byTest{
 	{name: "release-keeps-the-token", pkg: memory, test: "TestCalls", file: store,
 		from: "time.UnixMilli(0).UTC(), next",
 		to:   "time.UnixMilli(0).UTC(), token"},
+
+	// The clock of the store.
+	{name: "later-date-kept", pkg: serverClock, test: "TestClock", file: clock,
+		from: "sent.Monotonic >= c.last.sent.Monotonic {",
+		to:   "date.After(c.last.date.Add(received.Monotonic-c.last.received.Monotonic)) {"},
+	{name: "last-arrival-counts", pkg: serverClock, test: "TestClock", file: clock,
+		from: "sent.Monotonic >= c.last.sent.Monotonic {",
+		to:   "true {"},
+	{name: "early-capped-by-the-own-clock", pkg: serverClock, test: "TestClock", file: clock,
+		from: "\treturn last.date.Add(passed - beforeDate).UTC()\n",
+		to: "\tearly := last.date.Add(passed - beforeDate).UTC()\n" +
+			"\tif wall := c.machine().Wall; wall.Before(early) {\n\t\treturn wall\n\t}\n\treturn early\n"},
+	{name: "late-capped-by-the-own-clock", pkg: serverClock, test: "TestClock", file: clock,
+		from: "\treturn last.date.Add(afterDate + roundTrip + passed).UTC()\n",
+		to: "\tlate := last.date.Add(afterDate + roundTrip + passed).UTC()\n" +
+			"\tif wall := c.machine().Wall; wall.Before(late) {\n\t\treturn wall\n\t}\n\treturn late\n"},
+	{name: "wall-time-in-the-early-bound", pkg: serverClock, test: "TestClock", file: clock,
+		from: "passed, _ := c.machine().since(last.received)\n\treturn last.date.Add(passed - beforeDate)",
+		to:   "_, passed := c.machine().since(last.received)\n\treturn last.date.Add(passed - beforeDate)"},
 
 	{name: "refused-heartbeat-ignored", pkg: domain, test: "TestRefusedHeartbeat", file: hold,
 		from: "\t\treturn false, nil\n",
@@ -531,8 +553,8 @@ var mutantsByTest = []byTest{
 		from: "err != nil || missing(found)",
 		to:   "err != nil || found == nil"},
 	{name: "key-of-empty-texts", pkg: lambda, test: "TestJMESPath", file: jmespath,
-		from: "element != nil && element != \"\"",
-		to:   "element != nil"},
+		from: "return v == \"\"",
+		to:   "return false"},
 	{name: "key-loses-digits", pkg: lambda, test: "TestNumbersKeepTheirDigits", file: jmespath,
 		from: "err == nil && exact(v.String(), f)",
 		to:   "err == nil"},
