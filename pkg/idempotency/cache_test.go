@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/idempotency"
@@ -66,22 +65,6 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestNoCache: by default a process keeps nothing.
-func TestNoCache(t *testing.T) {
-	t.Parallel()
-	in(t, func(t *testing.T, f *fixture) {
-		r := f.runner(idempotency.Settings{})
-		for range 2 {
-			if _, err := idempotency.Do(t.Context(), r, "k", order{}, charge); err != nil {
-				t.Error(err)
-			}
-		}
-		if got := f.told(); got != "[read put complete put]" {
-			t.Error(got)
-		}
-	})
-}
-
 // TestCallersCannotChangeTheCache: each caller gets bytes of its own.
 func TestCallersCannotChangeTheCache(t *testing.T) {
 	t.Parallel()
@@ -93,127 +76,6 @@ func TestCallersCannotChangeTheCache(t *testing.T) {
 				t.Error(out, err)
 			}
 			out.Value.Body[0] = 'X'
-		}
-	})
-}
-
-// clocks are the clocks of a machine, which can be wrong.
-type clocks struct {
-	wall, stood time.Duration // the error of the wall clock; for how long the monotonic clock stood still
-	start       time.Time
-}
-
-func (c *clocks) Moment() idempotency.Moment {
-	return idempotency.Moment{Wall: time.Now().Add(c.wall), Monotonic: time.Since(c.start) - c.stood}
-}
-
-func (*clocks) Sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// TestCacheAndTheLateClock: a copy is used until its expiry by the late clock, also in a process that was frozen or
-// whose clock was set. Behind it the store is asked.
-func TestCacheAndTheLateClock(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		left        time.Duration // of the window, by the clock of the store
-		wall, stood time.Duration // since the last reply
-		requests    string
-	}{
-		"in the window": {left: 5 * time.Second, requests: "[]"},
-		// The late clock is two seconds or more ahead of the early one: 1.5 s and up to a second more than the store's.
-		"near its end":                        {left: time.Second, requests: "[put]"},
-		"near its end, a wall clock set back": {left: time.Second, wall: -time.Hour, requests: "[put]"},
-		"a process that was frozen":           {left: time.Second, stood: 30 * time.Second, requests: "[put]"},
-		"over":                                {left: -4 * time.Second, requests: "[put replace complete]"},
-		"over, in a process that was frozen":  {left: -4 * time.Second, stood: 50 * time.Second, requests: "[put replace complete]"},
-		"a wall clock that was set forward":   {left: 5 * time.Second, wall: time.Hour, requests: "[put]"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in(t, func(t *testing.T, f *fixture) {
-				// Its wall clock was wrong before, too, and that changes nothing.
-				machine := &clocks{start: time.Now(), wall: 3 * time.Hour}
-				r, err := idempotency.New(f, "shop", withCache, idempotency.WithMachine(machine))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := idempotency.Do(t.Context(), r, "k", order{}, charge); err != nil {
-					t.Fatal(err)
-				}
-				f.told()
-				expiry := f.row("k").Expiry
-				time.Sleep(time.Until(expiry.Add(-test.left)))
-				synctest.Wait() // nothing of the first call reads the clocks any more
-				machine.wall, machine.stood = machine.wall+test.wall, test.stood
-				out, err := idempotency.Do(t.Context(), r, "k", order{}, charge)
-				if got := f.told(); err != nil || got != test.requests || out.Replayed != (test.left > 0) {
-					t.Error(out, err, got)
-				}
-				if _, err := idempotency.Do(t.Context(), r, "k", order{Amount: 2}, charge); !errors.Is(err, idempotency.ErrOtherPayload) {
-					t.Error(err)
-				}
-			})
-		})
-	}
-}
-
-// TestCacheOfASupersededExecution: its own result never enters the cache. The result of the other execution does, if it
-// is for the same payload.
-func TestCacheOfASupersededExecution(t *testing.T) {
-	t.Parallel()
-	for _, samePayload := range []bool{true, false} {
-		t.Run(fmt.Sprint("same payload ", samePayload), func(t *testing.T) {
-			t.Parallel()
-			in(t, func(t *testing.T, f *fixture) {
-				r := f.runner(withCache)
-				out, err := r.Do(t.Context(), "k", nil, func(ctx context.Context, _ execution) (idempotency.Result, error) {
-					mine := f.row("k")
-					other := *mine
-					other.Status, other.Token, other.CompletedBy, other.Number = engine.Completed, "other", "other", mine.Number+1
-					other.Result = engine.Result{Kind: engine.Value, Body: []byte("other")}
-					if !samePayload {
-						other.Payload = "another"
-					}
-					_, err := f.Calls.Replace(ctx, engine.Key{Namespace: "shop", Name: "k"}, mine.Version(), other)
-					return idempotency.Result{Body: []byte("mine")}, err
-				})
-				if samePayload && (err != nil || string(out.Value.Body) != "other") || !samePayload && !errors.Is(err, idempotency.ErrLeaseLost) {
-					t.Error(out, err)
-				}
-				f.told()
-				out, err = r.Do(t.Context(), "k", nil, result)
-				if got := f.told(); samePayload && (err != nil || string(out.Value.Body) != "other" || got != "[]") ||
-					!samePayload && (!errors.Is(err, idempotency.ErrOtherPayload) || got != "[put]") {
-					t.Error(out, err, got)
-				}
-			})
-		})
-	}
-}
-
-// TestCacheOfAnUnknownOutcome: a completion that is not confirmed does not enter the cache.
-func TestCacheOfAnUnknownOutcome(t *testing.T) {
-	t.Parallel()
-	in(t, func(t *testing.T, f *fixture) {
-		f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
-			if name == "complete" {
-				return engine.Answer{}, idempotency.ErrTryAgain
-			}
-			return do()
-		}
-		r := f.runner(withCache)
-		if _, err := r.Do(t.Context(), "k", nil, result); !errors.Is(err, idempotency.ErrOutcomeUnknown) {
-			t.Error(err)
-		}
-		f.around = func(_ string, do func() (engine.Answer, error)) (engine.Answer, error) { return do() }
-		if out, err := r.Do(t.Context(), "k", nil, result); err != nil || out.Replayed {
-			t.Error(out, err)
 		}
 	})
 }

@@ -171,13 +171,16 @@ func (f *returned) stored(limit int) (engine.Result, bool) {
 	return engine.Result{Kind: engine.Value, ContentType: f.result.ContentType, Body: bytes.Clone(f.result.Body)}, true
 }
 
-// causeOf returns what Final marked. Without the mark, a caller that is a function under another key can return the
-// error, and its own failure is not final by that.
+// causeOf returns what Final marked, without any mark. With a mark, a caller that is a function under another key could
+// return the error, and its own failure would be final by that.
 func causeOf(err error) error {
-	if final, ok := errors.AsType[*finalError](err); ok {
-		return final.error
+	for {
+		final, ok := errors.AsType[*finalError](err)
+		if !ok {
+			return err
+		}
+		err = final.error
 	}
-	return err
 }
 
 // maxText is how many bytes of a text for people are stored.

@@ -407,6 +407,26 @@ const tests = {
     }
     v.requests = [];
   },
+  async "another visitor, while an answer to the first is on its way"(v) {
+    await v.begin();
+    let arrive;
+    const late = new Promise((done) => { arrive = done; });
+    const isFirst = (request) => request.headers().authorization === `Bearer ${config.tokens.spring}`;
+    await v.page.route("**/claims/me", async (route) => {
+      const first = isFirst(route.request());
+      await (first && late);
+      await route.fulfill({ json: { item: first ? "FIRST" : "SECOND" } });
+    });
+    await v.open("spring", config.tokens.spring);
+    await v.state("loading");
+    await v.page.evaluate(() => { document.querySelector("oncebox-claim").token = "second"; });
+    await v.state("code");
+    const answered = v.page.waitForResponse((response) => isFirst(response.request()));
+    arrive();
+    await answered;
+    await v.page.evaluate(() => new Promise((done) => { setTimeout(done, 500); }));
+    v.want((await v.text("code")) === "SECOND", `the second visitor sees ${await v.text("code")}`);
+  },
   async "an origin that is not allowed"(v) {
     await v.begin();
     await v.page.goto(`${config.foreign}/#t=${config.tokens.embedded}`);
@@ -578,6 +598,8 @@ const tests = {
     change = (claim) => claim;
     await v.page.locator("#pay:enabled").waitFor();
     await v.page.locator("#pay").click();
+    await v.page.getByRole("button", { name: "Pay", exact: true }).waitFor();
+    await v.page.waitForLoadState(); // with its style sheet
     await v.accessible("provider");
     const hall = `${config.seatmap}/campaigns/hall/claims/me`;
     const { claim_id: id } = await (await v.page.request.get(hall)).json();

@@ -3,12 +3,10 @@ package emf_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/oncebox/oncebox/internal/aws/emf"
 	"github.com/oncebox/oncebox/internal/testkit/emftest"
@@ -89,54 +87,6 @@ func TestLevels(t *testing.T) {
 	} {
 		if len(emftest.Points(t, line)) != 0 || !strings.Contains(string(line), `"status":201`) {
 			t.Errorf("%s: the line is %s", name, line)
-		}
-	}
-}
-
-// TestRules checks that the reader of the tests refuses lines that CloudWatch refuses.
-func TestRules(t *testing.T) {
-	t.Parallel()
-	const good = `{"_aws":{"Timestamp":NOW,"CloudWatchMetrics":[{"Namespace":"oncebox","Dimensions":[["D"]],` +
-		`"Metrics":[{"Name":"M","Unit":"Count"}]}]},"D":"d","M":1}`
-	read := func(line string) ([]emftest.Point, error) {
-		return emftest.Read([]byte(strings.ReplaceAll(line, "NOW", fmt.Sprint(time.Now().UnixMilli()))))
-	}
-	if points, err := read(good); err != nil || len(points) != 1 {
-		t.Fatalf("the good line: %v, %v", points, err)
-	}
-	if points, err := read(strings.Replace(good, `"M":1`, `"M":[1,2]`, 1)); err != nil || len(points) != 2 {
-		t.Errorf("two values: %v, %v", points, err)
-	}
-	for name, change := range map[string][2]string{
-		"something before":       {`{"_aws"`, `INFO {"_aws"`},
-		"something behind":       {`"M":1}`, `"M":1} {}`},
-		"no timestamp":           {`"Timestamp":NOW,`, ``},
-		"an old timestamp":       {`NOW`, `1574109732004`},
-		"seconds":                {`NOW`, fmt.Sprint(time.Now().Unix())},
-		"a timestamp as text":    {`NOW`, `"NOW"`},
-		"no namespace":           {`"Namespace":"oncebox",`, ``},
-		"an empty namespace":     {`"oncebox"`, `""`},
-		"a namespace with *":     {`"oncebox"`, `"once*box"`},
-		"no dimensions":          {`"Dimensions":[["D"]],`, ``},
-		"no set of dimensions":   {`[["D"]]`, `[]`},
-		"dimensions in one set":  {`[["D"]]`, `["D"]`},
-		"null as a set":          {`[["D"]]`, `[["D"],null]`},
-		"a missing dimension":    {`"D":"d",`, ``},
-		"a number as dimension":  {`"D":"d"`, `"D":1`},
-		"an empty dimension":     {`"D":"d"`, `"D":""`},
-		"a dimension of umlauts": {`"D":"d"`, `"D":"ä"`},
-		"an unknown unit":        {`"Count"`, `"count"`},
-		"a missing metric":       {`,"M":1`, ``},
-		"a metric as text":       {`"M":1`, `"M":"1"`},
-		"an empty array":         {`"M":1`, `"M":[]`},
-		"a null":                 {`"M":1`, `"M":null`},
-		"a member twice":         {`"M":1`, `"M":1,"M":2`},
-		"a nested metric":        {`"M":1`, `"N":{"M":1}`},
-		"an unknown member":      {`"Unit":"Count"`, `"Units":"Count"`},
-	} {
-		line := strings.Replace(good, change[0], change[1], 1)
-		if points, err := read(line); err == nil {
-			t.Errorf("%s: accepted as %v: %s", name, points, line)
 		}
 	}
 }

@@ -162,37 +162,6 @@ func checkComesBack[S, O any](t *testing.T, environ func(S) []string, parse func
 	})
 }
 
-// TestEnvironMutants: the property finds an Environ that is broken.
-func TestEnvironMutants(t *testing.T) {
-	t.Parallel()
-	for name, broken := range map[string]func(environ []string) []string{
-		"forgets a setting":    func(environ []string) []string { return environ[:max(0, len(environ)-1)] },
-		"forgets a zero":       func(environ []string) []string { return without(environ, "=0s") },
-		"separates by a space": func(environ []string) []string { return replaced(environ, ",", " ") },
-		"joins two names":      func(environ []string) []string { return replaced(environ, "ONCEBOX_LINK_", "ONCEBOX_LINK") },
-	} {
-		environ := func(s claimapi.Settings) []string { return broken(s.Environ()) }
-		found := false
-		for n := range 100 { // as many as rapid.Check tries
-			found = found || comesBack(anySettings[claimapi.Settings]().Example(n), environ, claimapi.ParseSettings) != nil
-		}
-		if !found {
-			t.Errorf("%s, and the property holds", name)
-		}
-	}
-}
-
-func without(environ []string, suffix string) []string {
-	return slices.DeleteFunc(environ, func(v string) bool { return strings.HasSuffix(v, suffix) })
-}
-
-func replaced(environ []string, old, with string) (all []string) {
-	for _, v := range environ {
-		all = append(all, strings.ReplaceAll(v, old, with))
-	}
-	return all
-}
-
 func comesBack[S, O any](s S, environ func(S) []string, parse func([]string) (S, O, error)) error {
 	back, _, err := parse(environ(s))
 	if !reflect.DeepEqual(s, back) {

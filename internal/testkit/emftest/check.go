@@ -54,7 +54,7 @@ var units = strings.Fields(`Seconds Microseconds Milliseconds Bytes Kilobytes Me
 func Points(t testing.TB, log []byte) (all []Point) {
 	t.Helper()
 	for line := range bytes.Lines(log) {
-		points, err := Read(bytes.TrimSuffix(line, []byte("\n")))
+		points, err := pointsOf(bytes.TrimSuffix(line, []byte("\n")))
 		if err != nil {
 			t.Errorf("%v in the line %s", err, line)
 		}
@@ -83,8 +83,8 @@ type directive struct {
 	}
 }
 
-// Read returns the values of one line. A line without _aws has none.
-func Read(line []byte) ([]Point, error) {
+// pointsOf returns the values of one line. A line without _aws has none.
+func pointsOf(line []byte) ([]Point, error) {
 	if len(line) > maxLine {
 		return nil, fmt.Errorf("%d bytes", len(line))
 	}

@@ -69,9 +69,6 @@ func (j *judge) sent(r *request) {
 		if r.x.decided {
 			j.violated("I5: call %d releases the key after its function has returned a result", r.x.id)
 		}
-		if r.x.completes > 0 {
-			j.violated("I3: call %d releases the key after it sent a completion", r.x.id)
-		}
 	}
 }
 
@@ -102,10 +99,6 @@ func (j *judge) wrote(r *request, before, after *engine.Record) {
 	isChanged := !reflect.DeepEqual(before, after)
 	j.effects(r, isChanged)
 	if !isChanged {
-		return
-	}
-	if after == nil {
-		j.violated("I2: %s deleted the row, which holds the number", r.name)
 		return
 	}
 	if r.x.evicts != nil {
@@ -274,16 +267,6 @@ func (j *judge) count(key string, before, after *engine.Record) {
 	}
 	if until[after.Payload].Before(j.now) {
 		until[after.Payload] = j.now
-	}
-}
-
-// purged sees a row that the store deletes.
-func (j *judge) purged(row *engine.Record) {
-	switch {
-	case row.Status == engine.Completed && j.now.Before(row.Expiry):
-		j.violated("I3: a completed record is purged within its window")
-	case row.Status == engine.InProgress && j.now.Before(row.LeaseEnd):
-		j.violated("I2: a record in progress is purged within its lease")
 	}
 }
 

@@ -82,6 +82,11 @@ var mutants = []mutant{
 		"case !r.Counts(early):",
 		"case !r.Counts(early) && r.Same:"),
 	in("twin-taken-over", 100, leases, "\treturn Twin\n", "\treturn Free\n"),
+	in("twin-runs", 100, call,
+		"\t\tcase lease.Twin:\n",
+		"\t\tcase lease.Twin:\n\t\t\tif true {\n\t\t\t\treturn &row, nil\n\t\t\t}\n"),
+	in("twin-does-not-wait", 100, call, "\tif c.r.settings.DoNotWait {\n", "\tif true {\n"),
+	in("one-try", 100, call, "const maxTries = 10", "const maxTries = 1"),
 	in("takeover-without-token-and-number", 50_000, store,
 		"old.Token == version.Token && old.Number == version.Number &&", ""),
 	in("takeover-without-number", 200_000, store, " && old.Number == version.Number", ""),
@@ -103,6 +108,15 @@ var mutants = []mutant{
 		"if tooShort >= 0 && "),
 	// Rule 3: copies.
 	in("cheap-read-without-expiry", 10_000, call, "c.useCopy(a.Row, a.at.Late())", "c.useCopy(a.Row, time.Time{})"),
+	in("copy-of-another-payload", 2_000, call,
+		"case row.Payload != c.payload:\n\t\treturn nil, ErrOtherPayload\n\t}\n\treturn row, nil",
+		"}\n\treturn row, nil"),
+	in("cache-of-a-superseded-execution", 20_000, hold,
+		"\tcompletion := h.r.completion(result)\n",
+		"\tcompletion := h.r.completion(result)\n"+cachesOwn),
+	in("cache-of-an-unknown-outcome", 20_000, hold,
+		"\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n",
+		"\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n"+cachesOwn),
 	in("copy-without-expiry", 10_000, do,
 		"last, _ := c.useCopy(line.last, r.server.Late()); last != nil",
 		"last := line.last; last != nil"),
@@ -135,7 +149,9 @@ var mutants = []mutant{
 	in("early-clock-of-a-rounded-date", 500, clock, "beforeDate = 500 * time.Millisecond", "beforeDate = 0"),
 	in("late-clock-of-a-cut-date", 500, clock, "afterDate  = 1500 * time.Millisecond", "afterDate  = 0"),
 	in("no-wall-time-in-the-late-clock", 10_000, clock, "_, passed := c.machine()", "passed, _ := c.machine()"),
+	in("no-lease-until-the-deadline", 1_000, call, "if c.deadline.IsZero() {", "if true {"),
 	in("no-heartbeat", 2_000, hold, "\tif h.r.settings.LeaseUntilDeadline {", "\tif true {"),
+	in("heartbeat-past-the-deadline", 2_000, hold, "\tif h.r.settings.LeaseUntilDeadline {", "\tif false {"),
 	inStore("heartbeat-without-token", 200, prolongs, mineOnly, ""),
 	inStore("heartbeat-without-status", 2_000, prolongs, mineOnly+current, mineOnly+"false"),
 	in("heartbeat-with-an-earlier-end", 1_000, store, " || !old.LeaseEnd.Before(ends.LeaseEnd)", ""),
@@ -159,6 +175,15 @@ var mutants = []mutant{
 	in("own-result-when-superseded", 2_000, hold,
 		"\t\t\trecord, err := h.superseded(ctx, a)\n\t\t\treturn record, nil, err\n",
 		"\t\t\treturn &engine.Record{Number: h.number, Expiry: completion.Expiry, Result: result}, f, nil\n"),
+	in("superseded-is-refused", 2_000, hold,
+		"\t\tdefault:\n\t\t\treturn nil, ErrLeaseLost\n",
+		"\t\tdefault:\n\t\t\treturn nil, ErrOtherPayload\n"),
+	in("unknown-outcome-called-lost", 2_000, hold,
+		"return nil, nil, fmt.Errorf(\"%w: %w\", ErrOutcomeUnknown, err)",
+		"return nil, nil, ErrLeaseLost"),
+	in("failure-called-unknown", 100, hold, "\t\treturn nil, nil, f.err\n", "\t\treturn nil, nil, ErrOutcomeUnknown\n"),
+	in("failure-called-try-again", 100, hold, "\t\treturn nil, nil, f.err\n", "\t\treturn nil, nil, ErrTryAgain\n"),
+	in("final-failure-frees-the-key", 100, do, "case isFinal:", "case false && isFinal:"),
 	in("completion-ends-with-its-caller", 1_000, hold, "WithoutCancel(ctx)\n\tcompletion :=", "WithValue(ctx, 0, 0)\n\tcompletion :="),
 	in("result-of-another-payload-when-superseded", 50_000, hold,
 		"seen(a.Row, h.token, h.payload).Decide(a.at.Early())",
@@ -168,6 +193,12 @@ var mutants = []mutant{
 	in("release-keeps-the-token", 100, store,
 		"record.LeaseEnd, record.Token = time.UnixMilli(0).UTC(), next",
 		"record.LeaseEnd = time.UnixMilli(0).UTC()"),
+	in("release-keeps-the-lease", 100, store,
+		"record.LeaseEnd, record.Token = time.UnixMilli(0).UTC(), next",
+		"record.Token = next"),
+	in("release-does-nothing", 100, store,
+		"record.LeaseEnd, record.Token = time.UnixMilli(0).UTC(), next",
+		"_ = next"),
 	in("release-forgets-the-number", 100, store,
 		"record.LeaseEnd, record.Token = time.UnixMilli(0).UTC(), next",
 		"record.LeaseEnd, record.Token, record.Number = time.UnixMilli(0).UTC(), next, 0"),
@@ -190,6 +221,10 @@ var mutants = []mutant{
 		"errTooLarge\n\t}\n"+
 			"\treturn s.write(ctx, key, func(old *engine.Record) *engine.Record {\n"+
 			"\t\tif !effects() || old == nil || "+mineOnly+current+" {\n"),
+	in("effects-of-a-final-failure", 500, effects, "\t\tf.effects = nil\n", ""),
+	in("refused-effects-keep-the-key", 500, effects,
+		"\trow, err := h.release(ctx)\n\tswitch {",
+		"\tvar row *engine.Record\n\tvar err error\n\tswitch {"),
 	in("release-ignores-a-completion", 100_000, effects, "case h.completed(row):", "case h.completed(row) && false:"),
 	in("refusal-without-a-confirmed-release", 100_000, effects,
 		"case err != nil:\n\t\treturn nil, nil,",
@@ -204,6 +239,12 @@ var mutants = []mutant{
 		"expiry.Add(purgeGrace).Truncate(time.Second)"),
 	// Evictions.
 	in("evict-keeps-the-token", 100, operate, "next, err := r.newToken()", "next, err := row.Token, error(nil)"),
+	in("eviction-of-a-later-execution", 20_000, operate, "case row.Number != e.Number:", "case false:"),
+	in("eviction-within-the-lease", 1_000, operate, " && !e.Running:", " && false:"),
+	in("eviction-forgets-the-number", 1_000, operate, "Number: row.Number, LeaseEnd", "LeaseEnd"),
+	in("eviction-keeps-the-lease", 1_000, operate, "LeaseEnd: time.UnixMilli(0).UTC(),", "LeaseEnd: row.LeaseEnd,"),
+	in("evicted-row-purged-at-once", 1_000, operate, "PurgeAt: row.PurgeAt, ", ""),
+	in("eviction-without-an-effect", 20_000, operate, "\treturn nil, ErrChanged\n", "\treturn row, nil\n"),
 }
 
 // byTest is a mutant that a test of a package finds. Histories find it very rarely, or only with programs of others
@@ -214,15 +255,16 @@ type byTest struct {
 }
 
 const (
-	domain    = "pkg/idempotency"
-	memory    = "internal/testkit/memstore"
-	onDynamo  = "pkg/idempotency/dynamostore"
-	effects   = "pkg/idempotency/effects.go"
-	transact  = "internal/aws/dynamo/transact.go"
-	theirRows = "pkg/idempotency/dynamostore/powertools.go"
-	rules     = "pkg/idempotency/internal/exchange"
-	server    = "pkg/idempotency/oncehttp"
-	lambda    = "pkg/idempotency/oncelambda"
+	domain      = "pkg/idempotency"
+	memory      = "internal/testkit/memstore"
+	onDynamo    = "pkg/idempotency/dynamostore"
+	effects     = "pkg/idempotency/effects.go"
+	transact    = "internal/aws/dynamo/transact.go"
+	serverClock = "internal/aws/serverclock"
+	theirRows   = "pkg/idempotency/dynamostore/powertools.go"
+	rules       = "pkg/idempotency/internal/exchange"
+	server      = "pkg/idempotency/oncehttp"
+	lambda      = "pkg/idempotency/oncelambda"
 )
 
 // cachesOwn puts the own result into the cache.
@@ -274,35 +316,33 @@ var mutantsByTest = []byTest{
 		from: "time.UnixMilli(0).UTC(), next",
 		to:   "time.UnixMilli(0).UTC(), token"},
 
+	// The clock of the store.
+	{name: "later-date-kept", pkg: serverClock, test: "TestClock", file: clock,
+		from: "sent.Monotonic >= c.last.sent.Monotonic {",
+		to:   "date.After(c.last.date.Add(received.Monotonic-c.last.received.Monotonic)) {"},
+	{name: "last-arrival-counts", pkg: serverClock, test: "TestClock", file: clock,
+		from: "sent.Monotonic >= c.last.sent.Monotonic {",
+		to:   "true {"},
+	{name: "early-capped-by-the-own-clock", pkg: serverClock, test: "TestClock", file: clock,
+		from: "\treturn last.date.Add(passed - beforeDate).UTC()\n",
+		to: "\tearly := last.date.Add(passed - beforeDate).UTC()\n" +
+			"\tif wall := c.machine().Wall; wall.Before(early) {\n\t\treturn wall\n\t}\n\treturn early\n"},
+	{name: "late-capped-by-the-own-clock", pkg: serverClock, test: "TestClock", file: clock,
+		from: "\treturn last.date.Add(afterDate + roundTrip + passed).UTC()\n",
+		to: "\tlate := last.date.Add(afterDate + roundTrip + passed).UTC()\n" +
+			"\tif wall := c.machine().Wall; wall.Before(late) {\n\t\treturn wall\n\t}\n\treturn late\n"},
+	{name: "wall-time-in-the-early-bound", pkg: serverClock, test: "TestClock", file: clock,
+		from: "passed, _ := c.machine().since(last.received)\n\treturn last.date.Add(passed - beforeDate)",
+		to:   "_, passed := c.machine().since(last.received)\n\treturn last.date.Add(passed - beforeDate)"},
+
 	{name: "refused-heartbeat-ignored", pkg: domain, test: "TestRefusedHeartbeat", file: hold,
 		from: "\t\treturn false, nil\n",
 		to:   "\t\treturn true, nil\n"},
-	{name: "cheap-read-by-the-early-clock", pkg: domain, test: "TestCopiesAndTheLateClock", file: call,
+	{name: "cheap-read-by-the-early-clock", pkg: domain, test: "TestCheapReadAndTheLateClock", file: call,
 		from: "c.useCopy(a.Row, a.at.Late())",
 		to:   "c.useCopy(a.Row, a.at.Early())"},
-	{name: "copy-by-the-early-clock", pkg: domain, test: "TestCopiesAndTheLateClock", file: do,
-		from: "c.useCopy(line.last, r.server.Late())",
-		to:   "c.useCopy(line.last, r.server.Early())"},
-	{name: "cache-without-expiry", pkg: domain, test: "TestCacheAndTheLateClock", file: call,
-		from: cached + "c.r.server.Late()",
-		to:   cached + "time.Time{}"},
-	{name: "cache-by-the-early-clock", pkg: domain, test: "TestCacheAndTheLateClock", file: call,
-		from: cached + "c.r.server.Late()",
-		to:   cached + "c.r.server.Early()"},
-	{name: "cache-by-the-own-clock", pkg: domain, test: "TestCacheAndTheLateClock", file: call,
-		from: cached + "c.r.server.Late()",
-		to:   cached + "c.r.machine.Moment().Wall"},
 	{name: "twins-of-any-payload", pkg: domain, test: "TestAnotherPayloadDoesNotWait", file: do,
 		from: "turnKey{c.key, c.payload}", to: "turnKey{c.key, \"\"}"},
-	{name: "copy-of-another-payload", pkg: domain, test: "TestCache", file: call,
-		from: "case row.Payload != c.payload:\n\t\treturn nil, ErrOtherPayload\n\t}\n\treturn row, nil",
-		to:   "}\n\treturn row, nil"},
-	{name: "cache-of-a-superseded-execution", pkg: domain, test: "TestCacheOfASupersededExecution", file: hold,
-		from: "\tcompletion := h.r.completion(result)\n",
-		to:   "\tcompletion := h.r.completion(result)\n" + cachesOwn},
-	{name: "cache-of-an-unknown-outcome", pkg: domain, test: "TestCacheOfAnUnknownOutcome", file: hold,
-		from: "\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n",
-		to:   "\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n" + cachesOwn},
 	{name: "cache-without-limit", pkg: domain, test: "TestCacheBytes", file: "pkg/idempotency/cache.go",
 		from: "c.bytes > c.limit;",
 		to:   "false;"},
@@ -315,18 +355,9 @@ var mutantsByTest = []byTest{
 	{name: "result-without-json-frees-the-key", pkg: domain, test: "TestResultsThatCannotBeStored", file: do,
 		from: "case isBroken:",
 		to:   "case false && isBroken:"},
-	{name: "final-failure-frees-the-key", pkg: domain, test: "TestFailures", file: do,
-		from: "case isFinal:",
-		to:   "case false && isFinal:"},
-	{name: "no-lease-until-the-deadline", pkg: domain, test: "TestLeaseUntilDeadline", file: call,
-		from: "if c.deadline.IsZero() {",
-		to:   "if true {"},
 	{name: "twins-send-requests", pkg: domain, test: "TestTwinsInOneProcess", file: do,
 		from: "r.server.Late()); last != nil {",
 		to:   "r.server.Late()); false && last != nil {"},
-	{name: "begins-while-a-put-is-on-its-way", pkg: domain, test: "TestLatePutOverTheOwnRow", file: call,
-		from: "if row.Number != tooShort && ",
-		to:   "if tooShort >= 0 && "},
 	{name: "reason-longer-than-a-result", pkg: domain, test: "TestResultsThatCannotBeStored", file: do,
 		from: "Body: shorten(why, limit)",
 		to:   "Body: []byte(why)"},
@@ -336,9 +367,6 @@ var mutantsByTest = []byTest{
 	{name: "failure-longer-than-a-result", pkg: domain, test: "TestFinalTextFits", file: do,
 		from: "Body: shorten(f.err.Error(), limit)",
 		to:   "Body: []byte(f.err.Error())"},
-	{name: "completed-by-a-program-of-others", pkg: domain, test: "TestCompletedByAProgramOfOthers", file: hold,
-		from: "row.CompletedBy == h.token",
-		to:   "row.Token == h.token"},
 	{name: "completion-is-tried-once", pkg: domain, test: "TestCompletionsThatFail", file: hold,
 		from: "if h.left() <= 0 || ",
 		to:   "if tries > 0 || "},
@@ -350,24 +378,6 @@ var mutantsByTest = []byTest{
 		to:   "\t\tif f == nil && recover() != nil {\n"},
 
 	// Rule 9: effects in the same transaction.
-	{name: "content-of-a-transaction-not-fixed", pkg: domain, test: "TestEffectsWithoutAReply", file: hold,
-		from: "if f.effects == nil { // the content",
-		to:   "if true { // the content"},
-	{name: "release-ignores-a-completion", pkg: domain, test: "TestRefusedEffectsOfALateTry", file: effects,
-		from: "case h.completed(row):",
-		to:   "case h.completed(row) && false:"},
-	{name: "refusal-without-a-confirmed-release", pkg: domain, test: "TestRefusedEffectsThatMayStillHappen", file: effects,
-		from: "case err != nil:\n\t\treturn nil, nil,",
-		to:   "case err != nil && false:\n\t\treturn nil, nil,"},
-	{name: "refusal-without-the-row", pkg: domain, test: "TestRefusedEffectsOfATryThatIsForgotten", file: hold,
-		from: "\t\t\treturn a.Row, errNotHeld\n",
-		to:   "\t\t\treturn a.Row, failed\n"},
-	{name: "refused-effects-keep-the-key", pkg: domain, test: "TestRefusedEffects", file: effects,
-		from: "\trow, err := h.release(ctx)\n\tswitch {",
-		to:   "\tvar row *engine.Record\n\tvar err error\n\tswitch {"},
-	{name: "effects-of-a-final-failure", pkg: domain, test: "TestEffectsOfFailures", file: effects,
-		from: "\t\tf.effects = nil\n",
-		to:   ""},
 	{name: "effects-dropped-when-the-result-is", pkg: domain, test: "TestEffectsOfAResultThatCannotBeStored", file: effects,
 		from: "f.err != nil && !isBroken {",
 		to:   "f.err != nil || isBroken {"},
@@ -543,8 +553,8 @@ var mutantsByTest = []byTest{
 		from: "err != nil || missing(found)",
 		to:   "err != nil || found == nil"},
 	{name: "key-of-empty-texts", pkg: lambda, test: "TestJMESPath", file: jmespath,
-		from: "element != nil && element != \"\"",
-		to:   "element != nil"},
+		from: "return v == \"\"",
+		to:   "return false"},
 	{name: "key-loses-digits", pkg: lambda, test: "TestNumbersKeepTheirDigits", file: jmespath,
 		from: "err == nil && exact(v.String(), f)",
 		to:   "err == nil"},
@@ -594,18 +604,6 @@ var mutantsByTest = []byTest{
 		from: "if !hasKey && len(e.Records) > 0",
 		to:   "if !hasKey && len(e.Records) < 0"},
 	// Evictions.
-	{name: "eviction-of-a-later-execution", pkg: domain, test: "TestEvict", file: operate,
-		from: "case row.Number != e.Number:",
-		to:   "case false:"},
-	{name: "eviction-within-the-lease", pkg: domain, test: "TestEvictRunning", file: operate,
-		from: " && !e.Running:",
-		to:   " && false:"},
-	{name: "eviction-forgets-the-number", pkg: domain, test: "TestEvictNumbers", file: operate,
-		from: "Number: row.Number, LeaseEnd",
-		to:   "LeaseEnd"},
-	{name: "evicted-row-purged-at-once", pkg: domain, test: "TestEvict", file: operate,
-		from: "PurgeAt: row.PurgeAt, ",
-		to:   ""},
 	{name: "own-eviction-not-recognised", pkg: domain, test: "TestEvictSentTwice", file: operate,
 		from: " || wrote.Row != nil && wrote.Row.Token == next:",
 		to:   ":"},

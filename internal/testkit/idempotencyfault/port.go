@@ -214,7 +214,6 @@ func (w *world) purge() {
 	for n, row := range before {
 		if row != nil && w.store.Row(w.key(n)) == nil {
 			w.log("key %s: purged", w.key(n).Name)
-			w.judge.purged(row)
 			w.remember(w.key(n), nil)
 		}
 	}

@@ -305,6 +305,13 @@
       part.hidden = !text;
     }
 
+    // ask is call for the present visitor. If a script has set another token meanwhile, the answer does not come.
+    async #ask(...request) {
+      const token = this.#token;
+      const reply = await call(...request);
+      return token === this.#token ? reply : new Promise(() => {});
+    }
+
     get #path() {
       return `/claims/${this.#token ? "me" : encodeURIComponent(this.#claimant)}`;
     }
@@ -318,14 +325,14 @@
       if (!quietly) {
         this.#show("loading");
       }
-      const held = await call("GET", this.#path, this.#token);
+      const held = await this.#ask("GET", this.#path, this.#token);
       if (held.status === 200) {
         return this.#grant(held);
       }
       if (held.problem !== "no-claim" && held.problem !== "claimed-elsewhere") {
         return this.#refused(held, () => this.#look(true));
       }
-      const campaign = await call("GET", "", "");
+      const campaign = await this.#ask("GET", "", "");
       if (campaign.status !== 200) {
         return this.#refused(campaign, () => this.#look(true));
       }
@@ -372,7 +379,7 @@
         body.challenge = this.#solution;
         this.#solution = ""; // it counts once
       }
-      const reply = await call("POST", "/claims", this.#token, body);
+      const reply = await this.#ask("POST", "/claims", this.#token, body);
       if (reply.status === 200 || reply.status === 201) {
         return this.#grant(reply);
       }
@@ -390,7 +397,7 @@
 
     // soldOut asks whether items may come back. The state may be a moment older than the refusal.
     async #soldOut() {
-      const campaign = await call("GET", "", "");
+      const campaign = await this.#ask("GET", "", "");
       if (campaign.status !== 200) {
         return this.#refused(campaign, () => this.#look(true));
       }

@@ -35,6 +35,10 @@
 // the parsed form. It cannot know it of another body without a Content-Length: such requests would all have the same
 // payload.
 //
+// http.TimeoutHandler comes first, too: its client gets 503, and the handler keeps its key while it goes on. Behind the
+// Middleware its 503 would free the key while the handler goes on, and the next request would run a second one beside
+// it. The same is true of every handler that answers before its work has ended.
+//
 // Wrap a handler once. If the same Middleware wraps it twice, its requests are answered 500.
 //
 // # Keys

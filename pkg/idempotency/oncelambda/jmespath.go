@@ -33,7 +33,7 @@ import (
 // keep all their digits. A text over 1,024 bytes, which is too long for a key, becomes "sha256:" with its hash.
 //
 // The event does not have what the expression looks for if the result is null, an empty text, or a list or an object
-// with nothing but nulls and empty texts, as [user, order] of an event without both: an event type of Go has an empty
+// with nothing but these, at any depth, as [user, order] of an event without both: an event type of Go has an empty
 // text for what was not sent. A list where only some are null or empty is a result: two events of a user without an
 // order are equal. So is the number 0: where it can mean that nothing was sent, use a pointer in the event type.
 //
@@ -116,7 +116,8 @@ func (e expression) in(value any) (string, error) {
 // longestKey is the largest length of a key (package idempotency, "Limits").
 const longestKey = 1024
 
-// missing reports whether a result is nothing, by the rule of Powertools for keys, and also in a list of empty texts.
+// missing reports whether a result is nothing. Powertools has this rule for keys, but neither for empty texts nor for what
+// is deeper: all events with such a key would share a record.
 func missing(found any) bool {
 	switch v := found.(type) {
 	case nil:
@@ -125,14 +126,14 @@ func missing(found any) bool {
 		return v == ""
 	case []any:
 		for _, element := range v {
-			if element != nil && element != "" {
+			if !missing(element) {
 				return false
 			}
 		}
 		return true
 	case map[string]any:
 		for _, member := range v {
-			if member != nil && member != "" {
+			if !missing(member) {
 				return false
 			}
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	sqlitetest.Main(m, map[string]sqlitetest.Role{"do everything": doEverything, "call each key": callEachKey})
+	sqlitetest.Main(m, map[string]sqlitetest.Role{"do everything": doEverything})
 }
 
 func check(t testing.TB, err error) {
@@ -80,6 +80,30 @@ func TestEngineInMemory(t *testing.T) {
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Close()) })
 	testEngine(t, s)
+}
+
+// TestEffectsAndResultInOneTransaction: effects find the record completed, and nobody else does before they have ended.
+// So a process that is killed keeps both or nothing.
+func TestEffectsAndResultInOneTransaction(t *testing.T) {
+	t.Parallel()
+	path := inTemp(t)
+	s, other := newStore(t, path), newStore(t, path)
+	if a, err := s.Put(t.Context(), key, engine.Record{Status: engine.InProgress, Token: "t"}); err != nil || !a.Done {
+		t.Fatal(a, err)
+	}
+	a, err := s.CompleteWith(t.Context(), key, "t", engine.Completion{}, Effects(func(ctx context.Context, tx Tx) error {
+		var within string
+		check(t, tx.QueryRowContext(ctx, `SELECT status FROM once`).Scan(&within))
+		seen, err := other.Read(ctx, key, engine.Strong)
+		if err != nil || within != string(engine.Completed) || seen.Row.Status != engine.InProgress {
+			t.Errorf("the effects see %s, others %+v, %v", within, seen.Row, err)
+		}
+		return nil
+	}))
+	if seen, readErr := other.Read(t.Context(), key, engine.Strong); err != nil || readErr != nil || !a.Done ||
+		seen.Row.Status != engine.Completed {
+		t.Error(a, err, seen.Row, readErr)
+	}
 }
 
 // TestEffectsThatEndTheTransaction: SQLite rolls back, and the effects ignore the error. What they write afterwards is
