@@ -266,9 +266,12 @@ func (c *dedupeCommand) job(a *cli.App) (*offline.Job, error) {
 	}, nil
 }
 
-// ledgerName returns the name of the ledger for people.
+// ledgerName returns the name of the ledger: its absolute path, or its table.
 func (c *dedupeCommand) ledgerName(a *cli.App) string {
 	path := c.Ledger
+	if path == "" && a.Store == cli.DynamoDBStore {
+		return cli.DynamoDBStore + a.DedupeTable
+	}
 	if path == "" {
 		path = strings.TrimPrefix(a.Store, cli.SQLitePrefix)
 	}

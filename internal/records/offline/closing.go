@@ -60,7 +60,7 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 		}
 		p = *now
 	}
-	its := lock != nil && lock.isOf(p)
+	its := lock != nil && lock.isOf(p, r.LedgerName)
 	here := its || about.File != "" && r.host != "" && r.isOnHost(about)
 	if !p.Rests && (!here || lock == nil && !errors.Is(err, fs.ErrNotExist)) {
 		r.left = append(r.left, p) // a stream, or a file on another host
@@ -230,7 +230,7 @@ func (r *run) cut(path string, is, to int64) error {
 // cut, FILE.run stays: the next command that uses the output cuts them. FILE.run also stays if the output does not have
 // what was saved: see freeOutput.
 func (r *run) leaveClosed(lock *outputLock, p dedupe.Run) error {
-	if !p.Closed || !lock.isOf(p) {
+	if !p.Closed || !lock.isOf(p, r.LedgerName) {
 		return nil
 	}
 	out, _, err := r.cutFiles(lock, p)
@@ -277,7 +277,7 @@ func (r *run) continued(ctx context.Context, digest string) (row *dedupe.Run, er
 		return nil, nil
 	}
 	row, err = r.Store.RunByID(ctx, r.Scope, r.lock.owner.Run)
-	if err != nil || row == nil || row.Closed || row.Digest != digest || !r.lock.isOf(*row) ||
+	if err != nil || row == nil || row.Closed || row.Digest != digest || !r.lock.isOf(*row, r.LedgerName) ||
 		!strings.HasSuffix(row.OutputID, r.outputKind()) {
 		return nil, err
 	}
@@ -309,7 +309,7 @@ func (r *run) freeOutput(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case row == nil || !r.lock.isOf(*row):
+	case row == nil || !r.lock.isOf(*row, r.LedgerName):
 		return r.checkNotOfAnotherRun(ctx)
 	case row.Finished:
 		return refuse("%s is complete: it is the output of the finished run %s. Choose another file", r.Out, row.ID)

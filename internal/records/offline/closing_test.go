@@ -1110,3 +1110,48 @@ func TestClosedDuringUpload(t *testing.T) {
 	}
 	b.wantOnce("uploaded", 6, uploaded, b.read("out2"))
 }
+
+// TestCopiedLedger copies a ledger while a run is stopped. The run goes on, and a function drops a copy of what it has
+// saved since. Then a command uses the copy, whose row is old: it leaves the files of the run alone. The ledger
+// is moved after that, and the run goes on.
+func TestCopiedLedger(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.ledgerFile("seen.db")
+	first := p.next(false, lines(1, 19))
+	p.cutAfterABatch(first)
+	p.copyLedger("copy.db")
+	first.Store = p.as
+	saved := p.history()[0].Lines
+	first.BatchSize = 1
+	for n := 1; p.history()[0].Lines < saved+2; n++ {
+		if !p.die(first, n, after) {
+			t.Fatal("it was never cut after another batch")
+		}
+	}
+	function := dedupe.Decider{Ledger: p.store, Scope: first.Scope, Retention: first.Retention}
+	dropped := function.Decide(t.Context(), []dedupe.Candidate{{
+		ID: fmt.Sprint(saved + 2), Fingerprint: "x", Arrival: p.now, Owner: dedupe.Owner{Source: "stream", Sequence: "1"},
+	}})
+	if dropped[0].Outcome != dedupe.Natural {
+		t.Fatalf("a function has not met what the run has saved: %+v", dropped)
+	}
+
+	p.ledgerFile("copy.db")
+	same := first
+	same.Store, same.LedgerName = p.as, p.ledger
+	p.refuses(same, "belongs to the unfinished run")
+	if r := p.finish(p.next(false, lines(40, 40))); len(r.Closed) != 1 || r.Closed[0].Lines != 0 {
+		t.Errorf("closed %+v", r.Closed)
+	}
+
+	if err := os.Rename(p.path("seen.db"), p.path("moved.db")); err != nil {
+		t.Fatal(err)
+	}
+	p.ledgerFile("moved.db")
+	first.Store, first.LedgerName = p.as, p.ledger
+	if got := p.finish(first); got.Resumed < saved+2 {
+		t.Errorf("the run of the ledger that was moved: %+v", got)
+	}
+	p.wantOnce("after the copy", 19, p.read("out1"))
+}

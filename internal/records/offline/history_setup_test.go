@@ -19,7 +19,9 @@ type past struct {
 	*bench
 	store *sqlitestore.Store
 	as    storeWithHistory // the store as the jobs see it
-	runs  int
+	// ledger is the name of the store.
+	ledger string
+	runs   int
 }
 
 type storeWithHistory interface {
@@ -36,7 +38,31 @@ func newPast(t testing.TB) *past {
 	t.Cleanup(func() { _ = store.Close() })
 	b := newBench(t)
 	b.tick, b.job.BatchSize, b.job.PoisonLimit.Off = recordEvery/3, 3, true
-	return &past{bench: b, store: store, as: store}
+	return &past{bench: b, store: store, as: store, ledger: "seen.db"}
+}
+
+// ledgerFile closes the ledger. The jobs that follow use one in a file.
+func (p *past) ledgerFile(name string) {
+	p.Helper()
+	err := p.store.Close()
+	if err == nil {
+		p.store, err = sqlitestore.Create(p.Context(), p.path(name))
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() { _ = p.store.Close() })
+	p.as, p.ledger = p.store, p.path(name)
+}
+
+// copyLedger copies the ledger seen.db, and goes on with seen.db.
+func (p *past) copyLedger(name string) {
+	p.Helper()
+	if err := p.store.Close(); err != nil { // so that the file has everything
+		p.Fatal(err)
+	}
+	p.write(name, p.read("seen.db"))
+	p.ledgerFile("seen.db")
 }
 
 // next returns the job of the next run. Its output is out1, out2 and so on, or it is published.
@@ -44,7 +70,7 @@ func (p *past) next(publish bool, inputs ...string) Job {
 	p.runs++
 	p.now = p.now.Add(time.Hour)
 	j := p.job
-	j.Inputs, j.Store, j.LedgerName = texts(inputs...), p.as, "seen.db"
+	j.Inputs, j.Store, j.LedgerName = texts(inputs...), p.as, p.ledger
 	j.Out, j.DeadLetters = p.path("out")+string(rune('0'+p.runs)), p.path("dead")+string(rune('0'+p.runs))
 	if publish {
 		j.Out, j.DeadLetters, j.Publish = "", "", p.path("pub")

@@ -33,7 +33,7 @@ type Job struct {
 	IDs           IDs              // "" means FirstKeeps
 
 	Store      Store
-	LedgerName string // the name of the ledger, for people; with Forgets it is InMemory
+	LedgerName string // the absolute path of the ledger, or its table: not that of a copy. With Forgets it is InMemory
 	// Forgets says that the store ends with the process. The run's progress is not recorded then, and the inputs are
 	// read only once, except with RenameAll. The job uses nothing but the ledger of the store.
 	Forgets bool

@@ -27,6 +27,7 @@ type outputLock struct {
 // run could cut any file that the user names by mistake to the recorded size.
 type runFile struct {
 	Run         string `json:"run"`
+	Ledger      string `json:"ledger"`       // Job.LedgerName
 	Output      string `json:"output"`       // Run.OutputID of package dedupe
 	DeadLetters string `json:"dead_letters"` // absolute path of the dead-letter file
 }
@@ -71,9 +72,24 @@ func targetOf(path string) string {
 	return path
 }
 
-// isOf reports whether the files belong to a run.
-func (l *outputLock) isOf(r dedupe.Run) bool {
-	return l.owner.Run == r.ID && l.owner.Output == r.OutputID
+// isOf reports whether the files belong to a run of a ledger. A copy of the ledger has the run, too, and may lack what
+// the run has saved since.
+func (l *outputLock) isOf(r dedupe.Run, ledger string) bool {
+	return l.owner.Run == r.ID && l.owner.Output == r.OutputID && isLedger(l.owner.Ledger, ledger)
+}
+
+// isLedger reports whether a ledger has the name that is in FILE.run. If no file has that name, the ledger was
+// moved.
+func isLedger(name, ledger string) bool {
+	if name == ledger {
+		return true
+	}
+	named, err := os.Stat(name)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist) && filepath.IsAbs(name)
+	}
+	is, err := os.Stat(ledger)
+	return err == nil && os.SameFile(named, is)
 }
 
 func (l *outputLock) release() { l.file.Release() }

@@ -187,8 +187,8 @@ func (r *run) checkNotOfAnotherRun(ctx context.Context) error {
 		if err := r.checkNotReplaced(ctx); err != nil {
 			return err
 		}
-		return refuse("%s belongs to the unfinished run %s, which had another ledger, scope or output. "+
-			"Finish that run with its own command, or choose another file", r.Out, r.lock.owner.Run)
+		return refuse("%s belongs to the unfinished run %s, which had the ledger %s, or another scope or output. "+
+			"Finish that run with its own command, or choose another file", r.Out, r.lock.owner.Run, r.lock.owner.Ledger)
 	}
 	return err
 }
@@ -199,7 +199,8 @@ func (r *run) claimFiles() error {
 	if err != nil {
 		return err
 	}
-	if err := r.lock.writeRunFile(runFile{Run: r.done.ID, Output: r.done.OutputID, DeadLetters: deadLetters}); err != nil {
+	owner := runFile{Run: r.done.ID, Ledger: r.LedgerName, Output: r.done.OutputID, DeadLetters: deadLetters}
+	if err := r.lock.writeRunFile(owner); err != nil {
 		return err
 	}
 	return r.out.ready()

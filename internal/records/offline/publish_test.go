@@ -97,27 +97,14 @@ func TestListOfAnotherLedger(t *testing.T) {
 func TestListOfACopiedLedger(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
-	open := func(name string) *sqlitestore.Store {
-		s, err := sqlitestore.Create(t.Context(), p.path(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.Close() })
-		return s
-	}
-	p.store = open("seen.db")
-	p.as = p.store
+	p.ledgerFile("seen.db")
 	first := p.next(true, lines(1, 9))
 	p.cutAfterABatch(first)
-	if err := p.store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	p.write("copy.db", p.read("seen.db"))
-	first.Store = open("seen.db")
+	p.copyLedger("copy.db")
+	first.Store = p.as
 	p.finish(first)
-	p.store = open("copy.db")
-	p.as = p.store
-	p.refuses(p.next(true, lines(20, 21)), "in the ledger seen.db that run has no output that counts. Publish under another name")
+	p.ledgerFile("copy.db")
+	p.refuses(p.next(true, lines(20, 21)), "copy.db that run has no output that counts. Publish under another name")
 	if p.published() != lines(1, 9) {
 		t.Errorf("readers see %s", p.published())
 	}
