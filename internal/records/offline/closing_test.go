@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -1154,4 +1155,29 @@ func TestCopiedLedger(t *testing.T) {
 		t.Errorf("the run of the ledger that was moved: %+v", got)
 	}
 	p.wantOnce("after the copy", 19, p.read("out1"))
+}
+
+// TestSharedDeadLetters: a run of another scope names the dead-letter file of a stopped run that has no dead letters yet.
+// It is refused until the stopped run has ended: that one cuts the file when it goes on.
+func TestSharedDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.tick = 2, recordEvery
+	b.interrupt(1)
+	first := b.job
+	b.job.Scope, b.job.Out, b.job.Inputs = "other", b.path("out2"), texts("broken\n"+lines(1, 20))
+	b.refused("dead belongs to the unfinished run of " + b.path("out"))
+	claim := b.read("dead.run")
+	if _, err := first.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.write("dead.run", first.Out) // what no run has written is not overwritten
+	b.refused("the run needs " + b.path("dead.run") + " for itself")
+	b.write("dead.run", claim) // as if the process had ended before it removed it
+	if _, err := b.job.Run(t.Context()); err != nil || len(b.deadLetters()) != 1 {
+		t.Errorf("got %v, and the dead letters %v", err, b.deadLetters())
+	}
+	if left, err := filepath.Glob(b.path("*.run")); len(left) > 0 || err != nil {
+		t.Errorf("left behind: %s, %v", left, err)
+	}
 }

@@ -265,7 +265,7 @@ func TestRefusals(t *testing.T) {
 		setFormat(&b.job, func(o *format.Options) { o.FingerprintPath = "fp" })
 		b.refused("of the stopped run")
 		b.job.Scope = "other"
-		b.refused("out belongs to the unfinished run 2026", "another ledger, scope or output")
+		b.refused("out belongs to the unfinished run 2026", "or another scope or output")
 	})
 	t.Run("another dead-letter file", func(t *testing.T) {
 		b := newBench(t, input)

@@ -29,7 +29,8 @@ type runFile struct {
 	Run         string `json:"run"`
 	Ledger      string `json:"ledger"`       // Job.LedgerName
 	Output      string `json:"output"`       // Run.OutputID of package dedupe
-	DeadLetters string `json:"dead_letters"` // absolute path of the dead-letter file
+	File        string `json:"file"`         // absolute path of the output
+	DeadLetters string `json:"dead_letters"` // absolute path of the dead-letter file, which has a copy of FILE.run beside it
 }
 
 // runSuffix is the suffix of FILE.run.
@@ -145,8 +146,55 @@ func (l *outputLock) writeRunFile(owner runFile) error {
 	return nil
 }
 
+// checkDeadLetters refuses the dead-letter file of another unfinished run, which cuts it when it goes on.
+func (l *outputLock) checkDeadLetters(path string) error {
+	letters := &outputLock{output: path}
+	err := letters.readRunFile()
+	if err != nil || letters.owner == (runFile{}) || sameFile(letters.owner.File, l.output) {
+		return err
+	}
+	other := &outputLock{output: letters.owner.File}
+	if err := other.readRunFile(); err != nil {
+		return err
+	}
+	if other.owner == letters.owner { // otherwise its run has ended
+		return refuse("%s belongs to the unfinished run of %s. Choose another dead-letter file", path, other.output)
+	}
+	return nil
+}
+
+// claimFiles writes FILE.run, and then a copy of it beside the dead-letter file.
+func (l *outputLock) claimFiles(owner runFile) error {
+	if err := l.writeRunFile(owner); err != nil {
+		return err
+	}
+	letters := &outputLock{output: owner.DeadLetters}
+	lock, err := filelock.Take(letters.output)
+	if err != nil {
+		return refuse("the lock of the dead-letter file %s: %w", letters.output, err)
+	}
+	defer lock.Release()
+	if err := l.checkDeadLetters(letters.output); err != nil {
+		return err
+	}
+	return letters.writeRunFile(owner)
+}
+
 // removeRunFile removes FILE.run, which means that the output is complete, up to where its run has ended or was closed.
 func (l *outputLock) removeRunFile() error {
+	owner := l.owner
 	l.owner = runFile{}
-	return os.Remove(l.runPath())
+	if err := os.Remove(l.runPath()); err != nil {
+		return err
+	}
+	letters := &outputLock{output: owner.DeadLetters}
+	lock, err := filelock.Take(letters.output)
+	if err != nil {
+		return nil // the copy stays, and is ignored
+	}
+	defer lock.Release()
+	if err := letters.readRunFile(); err == nil && letters.owner == owner {
+		_ = os.Remove(letters.runPath())
+	}
+	return nil
 }

@@ -143,6 +143,9 @@ func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
 		if err := r.checkNotOfAnotherRun(ctx); err != nil {
 			return err
 		}
+		if err := r.lock.checkDeadLetters(r.DeadLetters); err != nil {
+			return err
+		}
 	}
 	if r.Replaces != "" {
 		if err := r.undo(ctx); err != nil {
@@ -193,14 +196,20 @@ func (r *run) checkNotOfAnotherRun(ctx context.Context) error {
 	return err
 }
 
-// claimFiles records in FILE.run that the output belongs to this run, and opens it.
+// claimFiles records in FILE.run that the files belong to this run, and opens the output.
 func (r *run) claimFiles() error {
+	file, err := filepath.Abs(r.lock.output)
+	if err != nil {
+		return err
+	}
 	deadLetters, err := filepath.Abs(r.DeadLetters)
 	if err != nil {
 		return err
 	}
-	owner := runFile{Run: r.done.ID, Ledger: r.LedgerName, Output: r.done.OutputID, DeadLetters: deadLetters}
-	if err := r.lock.writeRunFile(owner); err != nil {
+	err = r.lock.claimFiles(runFile{
+		Run: r.done.ID, Ledger: r.LedgerName, Output: r.done.OutputID, File: file, DeadLetters: deadLetters,
+	})
+	if err != nil {
 		return err
 	}
 	return r.out.ready()

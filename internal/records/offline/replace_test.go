@@ -132,6 +132,20 @@ func TestReplaceIsRefused(t *testing.T) {
 	j.Scope = "fourth"
 	p.refuses(j, "the import "+meanwhile.ID+" was at work when run "+beside.Run+" began")
 
+	for i, name := range []string{"taken", "taken2"} { // two runs that claim one dead-letter file at once
+		l, err := lockOutput(p.path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = l.claimFiles(runFile{Run: name, File: p.path(name), DeadLetters: p.path("letters")})
+		if l.release(); (err == nil) != (i == 0) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	j = replacing(unfinished)
+	j.DeadLetters = p.path("letters")
+	p.refuses(j, "letters belongs to the unfinished run of "+p.path("taken"))
+
 	p.finish(replacing(unfinished))
 	p.refuses(replacing(second.Run), "run "+second.Run+" was replaced by run "+p.history()[len(p.history())-1].ID)
 }
