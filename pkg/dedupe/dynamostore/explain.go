@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -20,15 +21,30 @@ type explainedRow struct {
 // reads consistently, at one read unit for each key. The errors are as for PutIfAbsent.
 func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (dedupe.Explanation, error) {
 	return dedupe.ExplainByKey(ctx, c, func(ctx context.Context, keys []dedupe.Key) ([]*dedupe.StoredEntry, error) {
-		entries := make([]*dedupe.StoredEntry, len(keys))
-		for i, k := range keys {
-			var err error
-			if entries[i], err = s.explain(ctx, scope, k); err != nil {
-				return nil, err
-			}
-		}
-		return entries, nil
+		return s.stored(ctx, scope, keys)
 	})
+}
+
+// Find returns the entries of keys in their order, and nil for a key without an entry that decides. It reads
+// consistently, at one read unit for each key, and changes nothing. The errors are as for PutIfAbsent.
+func (s *Store) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
+	found := make([]*dedupe.Existing, len(keys))
+	stored, err := s.stored(ctx, scope, keys)
+	for i, e := range stored {
+		if e != nil && !e.Void {
+			found[i] = &e.Existing
+		}
+	}
+	return found, err
+}
+
+// stored reads the entries of keys, and nil for a key without an entry.
+func (s *Store) stored(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.StoredEntry, error) {
+	entries, failures := make([]*dedupe.StoredEntry, len(keys)), make([]error, len(keys))
+	s.each(len(keys), func(i int) *error { return &failures[i] }, func(i int) {
+		entries[i], failures[i] = s.explain(ctx, scope, keys[i])
+	})
+	return entries, cmp.Or(failures...)
 }
 
 func (s *Store) explain(ctx context.Context, scope string, of dedupe.Key) (*dedupe.StoredEntry, error) {

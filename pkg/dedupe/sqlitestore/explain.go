@@ -17,16 +17,7 @@ const explainEntry = `SELECT owner, content, coalesce(purge_at, 0), coalesce(don
 // Explain implements dedupe.Explainer. The errors are as for Find.
 func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (dedupe.Explanation, error) {
 	e, err := dedupe.ExplainByKey(ctx, c, func(ctx context.Context, keys []dedupe.Key) ([]*dedupe.StoredEntry, error) {
-		entries := make([]*dedupe.StoredEntry, len(keys))
-		err := s.db.ReadSnapshot(ctx, "explain entries", func(ctx context.Context, r *sqlite.Statements) (err error) {
-			for i, key := range keys {
-				if entries[i], err = explain(ctx, r, scope, key); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		return entries, err
+		return s.stored(ctx, scope, keys)
 	})
 	if err != nil || e.Answer.Found != dedupe.Put {
 		return e, err
@@ -36,6 +27,33 @@ func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (
 		e.Answer = dedupe.Answer{Found: dedupe.Forgotten}
 	}
 	return e, err
+}
+
+// Find returns the entries of keys in their order, and nil for a key without an entry that decides. It changes nothing.
+// Errors are dedupe.ErrTryAgain, or a fault of the file.
+func (s *Store) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
+	found := make([]*dedupe.Existing, len(keys))
+	stored, err := s.stored(ctx, scope, keys)
+	for i, e := range stored {
+		if e != nil && !e.Void {
+			found[i] = &e.Existing
+		}
+	}
+	return found, err
+}
+
+// stored reads the entries of keys, and nil for a key without an entry.
+func (s *Store) stored(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.StoredEntry, error) {
+	entries := make([]*dedupe.StoredEntry, len(keys))
+	err := s.db.ReadSnapshot(ctx, "read entries", func(ctx context.Context, r *sqlite.Statements) (err error) {
+		for i, key := range keys {
+			if entries[i], err = explain(ctx, r, scope, key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return entries, err
 }
 
 func explain(ctx context.Context, r *sqlite.Statements, scope string, key dedupe.Key) (*dedupe.StoredEntry, error) {

@@ -172,7 +172,7 @@ func TestQueriesUseKeys(t *testing.T) {
 	path := inTemp(t)
 	newStore(t, path)
 	sqlitetest.CheckUsesKeys(t, path, map[string]int{
-		selectEntries: 5, findEntry: 2, explainEntry: 2, finishEntry: 3, setHold: 2, finishHeld: 4, raisePurge: 4,
+		selectEntries: 5, explainEntry: 2, finishEntry: 3, setHold: 2, finishHeld: 4, raisePurge: 4,
 		replaceEntries: 4,
 		selectLastRow:  0, selectMoveTo: 2, movePlaces: 2, deleteMoved: 2,
 		selectAcks: 6, selectConsumer: 2, selectRun: 2, selectRuns: 1, selectEnd: 2, selectRunByID: 2, selectOpenRuns: 1,
