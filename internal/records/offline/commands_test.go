@@ -504,7 +504,7 @@ func (c *commands) dedupe(k kind) func(*process) error {
 		begins := func(run string) { c.read[run], c.streams[run] = lines, printed }
 		return c.withLedger(func(s dedupe.Store) error {
 			if past, ok := s.(storeWithHistory); ok {
-				j.Store = notedStore{mortalStore{past, p.step}, begins}
+				j.Store = notedStore{mortal(past, p.step), begins}
 			} else {
 				j.Store = dedupefault.HookStore(s, func(ctx context.Context, call *dedupefault.Call) error {
 					if call.Method == dedupefault.SaveRun {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/testkit/dedupefault"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
@@ -25,7 +26,7 @@ type past struct {
 }
 
 type storeWithHistory interface {
-	Store
+	dedupe.Store
 	History
 }
 
@@ -128,7 +129,7 @@ func (p *past) history() []sqlitestore.PastRun {
 func (p *past) die(j Job, n int, mode deathMode) (killed bool) {
 	p.Helper()
 	d := &death{at: n, mode: mode}
-	j.Store, j.open, j.rename = mortalStore{p.as, d.step}, d.open, steps(d.step).rename
+	j.Store, j.open, j.rename = mortal(p.as, d.step), d.open, steps(d.step).rename
 	_, err := j.Run(context.Background())
 	d.bury(p)
 	if d.killed != errors.Is(err, errKilled) {
@@ -167,29 +168,24 @@ func (p *past) published() string {
 
 // mortalStore counts each call of a store as an operation that can kill the run.
 type mortalStore struct {
-	storeWithHistory
-	step steps
+	History
+	dedupe.Store // through the hook of the steps
+	step         steps
 }
 
-func (s mortalStore) ReadRun(ctx context.Context, scope, digest string) (run *dedupe.Run, err error) {
-	dead := s.step(func() { run, err = s.storeWithHistory.ReadRun(ctx, scope, digest) }, nothing)
-	return run, errors.Join(dead, err)
-}
-
-func (s mortalStore) SaveRun(ctx context.Context, scope string, r dedupe.Run) (err error) {
-	dead := s.step(func() { err = s.storeWithHistory.SaveRun(ctx, scope, r) }, nothing)
-	return errors.Join(dead, err)
+func mortal(s storeWithHistory, step steps) mortalStore {
+	return mortalStore{s, dedupefault.HookStore(s, step.hook), step}
 }
 
 func (s mortalStore) Runs(ctx context.Context, scope string) (runs []sqlitestore.PastRun, err error) {
-	dead := s.step(func() { runs, err = s.storeWithHistory.Runs(ctx, scope) }, nothing)
+	dead := s.step(func() { runs, err = s.History.Runs(ctx, scope) }, nothing)
 	return runs, errors.Join(dead, err)
 }
 
 // HoldRuns can end between the work and the commit.
 func (s mortalStore) HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) (err error) {
-	dead := s.step(func() { err = s.storeWithHistory.HoldRuns(ctx, scope, do) }, func() {
-		_ = s.storeWithHistory.HoldRuns(ctx, scope, func(runs []sqlitestore.PastRun) error { return errors.Join(do(runs), errKilled) })
+	dead := s.step(func() { err = s.History.HoldRuns(ctx, scope, do) }, func() {
+		_ = s.History.HoldRuns(ctx, scope, func(runs []sqlitestore.PastRun) error { return errors.Join(do(runs), errKilled) })
 	})
 	return errors.Join(dead, err)
 }
@@ -197,8 +193,8 @@ func (s mortalStore) HoldRuns(ctx context.Context, scope string, do func([]sqlit
 func (s mortalStore) ReplaceRuns(
 	ctx context.Context, scope string, by dedupe.Run, choose func([]sqlitestore.PastRun) (int64, error),
 ) (err error) {
-	dead := s.step(func() { err = s.storeWithHistory.ReplaceRuns(ctx, scope, by, choose) }, func() {
-		_ = s.storeWithHistory.ReplaceRuns(ctx, scope, by, func(runs []sqlitestore.PastRun) (int64, error) {
+	dead := s.step(func() { err = s.History.ReplaceRuns(ctx, scope, by, choose) }, func() {
+		_ = s.History.ReplaceRuns(ctx, scope, by, func(runs []sqlitestore.PastRun) (int64, error) {
 			_, err := choose(runs)
 			return 0, errors.Join(err, errKilled)
 		})
@@ -206,23 +202,8 @@ func (s mortalStore) ReplaceRuns(
 	return errors.Join(dead, err)
 }
 
-func (s mortalStore) RunByID(ctx context.Context, scope, id string) (run *dedupe.Run, err error) {
-	dead := s.step(func() { run, err = s.storeWithHistory.RunByID(ctx, scope, id) }, nothing)
-	return run, errors.Join(dead, err)
-}
-
-func (s mortalStore) OpenRuns(ctx context.Context, scope string) (runs []dedupe.Run, err error) {
-	dead := s.step(func() { runs, err = s.storeWithHistory.OpenRuns(ctx, scope) }, nothing)
-	return runs, errors.Join(dead, err)
-}
-
-func (s mortalStore) CloseRun(ctx context.Context, scope string, r dedupe.Run) (closed bool, err error) {
-	dead := s.step(func() { closed, err = s.storeWithHistory.CloseRun(ctx, scope, r) }, nothing)
-	return closed, errors.Join(dead, err)
-}
-
 func (s mortalStore) ForRun(scope, id string) dedupe.Ledger {
-	return mortalLedger{s.storeWithHistory.ForRun(scope, id), s.step}
+	return mortalLedger{s.History.ForRun(scope, id), s.step}
 }
 
 type mortalLedger struct {

@@ -278,12 +278,14 @@ func replacedWhileAtWork(t testing.TB, as func(*sqlitestore.Store) storeWithHist
 			j := p.next(publish, rec("0", "x")+rec("5", "other"))
 			j.Replaces = first.Run
 			calls, ran := 0, false
-			alive.Store = interrupted{as(p.store), func() {
+			alive.Store = mortal(as(p.store), func(do, _ func()) error {
 				if calls++; calls == at && len(p.history()) > 1 { // the run has begun
 					p.finish(j)
 					ran = true
 				}
-			}}
+				do()
+				return nil
+			})
 			alive.BatchSize = 2
 			_, err := alive.Run(context.Background())
 			if !ran && calls >= at {
@@ -308,36 +310,6 @@ func replacedWhileAtWork(t testing.TB, as func(*sqlitestore.Store) storeWithHist
 			}
 		}
 	}
-}
-
-// interrupted calls another run before each call of the store.
-type interrupted struct {
-	storeWithHistory
-	by func()
-}
-
-func (s interrupted) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
-	s.by()
-	return s.storeWithHistory.SaveRun(ctx, scope, r)
-}
-
-func (s interrupted) HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) error {
-	s.by()
-	return s.storeWithHistory.HoldRuns(ctx, scope, do)
-}
-
-func (s interrupted) ForRun(scope, id string) dedupe.Ledger {
-	return interruptedLedger{s.storeWithHistory.ForRun(scope, id), s.by}
-}
-
-type interruptedLedger struct {
-	dedupe.Ledger
-	by func()
-}
-
-func (l interruptedLedger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
-	l.by()
-	return l.Ledger.Enter(ctx, q)
 }
 
 // story is a history of inputs. One of them is corrected later.
