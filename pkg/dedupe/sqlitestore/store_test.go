@@ -1,7 +1,6 @@
 package sqlitestore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/shared/sqlite"
 	"github.com/oncebox/oncebox/internal/testkit/sqlitetest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	bankstore "github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
 // TestPutTestsTheWholeTime: the condition of a put is the same as in package dedupe, to the nanosecond. Otherwise a
@@ -84,61 +83,6 @@ func TestOddTextsComeBack(t *testing.T) {
 	}
 }
 
-// checkUntouched checks that the store has only the entry "a" of "one".
-func checkUntouched(t *testing.T, s *Store) {
-	t.Helper()
-	var entries, acks, consumers, runs int
-	var record string
-	err := s.db.Read(t.Context(), "count", func(ctx context.Context, r *sqlite.Statements) error {
-		_, err := r.One(ctx, `SELECT count(*), min(record), (SELECT count(*) FROM ack), (SELECT count(*) FROM consumer),
-			(SELECT count(*) FROM run) FROM entry`, nil, &entries, &record, &acks, &consumers, &runs)
-		return err
-	})
-	if err != nil || entries != 1 || record != "one" || acks != 0 || consumers != 0 || runs != 0 {
-		t.Errorf("%d entries (%q), %d acks, %d consumers, %d runs, %v", entries, record, acks, consumers, runs, err)
-	}
-}
-
-func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
-	path := inTemp(t)
-	s := newStore(t, path, WithBusyTimeout(30*time.Millisecond))
-	one := entry("a", "one")
-	s.put(t, one)
-	other := sqlitetest.Foreign(t, path)
-	sqlitetest.Run(t, other, `BEGIN IMMEDIATE`)
-	ctx := t.Context()
-	_, put := s.PutIfAbsent(ctx, []dedupe.Entry{entry("b", "two")})
-	_, raise := s.RaisePurge(ctx, []dedupe.RaiseRequest{{Scope: one.Scope, Key: one.Key, Owner: one.Owner.Digest(), PurgeAt: dedupe.Never}})
-	_, consumer := s.ClaimConsumer(ctx, "s", stream, "f")
-	for name, err := range map[string]error{
-		"PutIfAbsent": put, "RaisePurge": raise, "ClaimConsumer": consumer,
-		"WriteAck": s.WriteAck(ctx, ackKey, dedupe.Ack{First: "1", Last: "1"}),
-		"SaveRun":  s.SaveRun(ctx, "s", dedupe.Run{Digest: "d"}),
-	} {
-		if !errors.Is(err, dedupe.ErrTryAgain) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: %v, want ErrTryAgain and nothing of the caller's context", name, err)
-		}
-	}
-	checkUntouched(t, s)
-	sqlitetest.Run(t, other, `ROLLBACK`)
-	if existing := s.put(t, one); !holds(existing, one) {
-		t.Errorf("found %+v, want %+v", existing, one.Existing())
-	}
-}
-
-func TestContextEndsReads(t *testing.T) {
-	s := newStore(t, inTemp(t))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, acks := s.ReadAcks(ctx, ackKey, "1", "2")
-	_, run := s.ReadRun(ctx, "s", "d")
-	for name, err := range map[string]error{"ReadAcks": acks, "ReadRun": run} {
-		if !errors.Is(err, context.Canceled) || errors.Is(err, dedupe.ErrTryAgain) {
-			t.Errorf("%s: %v, want Canceled and not ErrTryAgain", name, err)
-		}
-	}
-}
-
 func TestOpenErrors(t *testing.T) {
 	text := inTemp(t)
 	check(t, os.WriteFile(text, []byte("no database"), 0o600))
@@ -180,23 +124,20 @@ func TestQueriesUseKeys(t *testing.T) {
 	})
 }
 
-func TestMemoryIsApartAndEndsWithClose(t *testing.T) {
-	one, err := OpenMemory(t.Context())
+// TestBothEnginesOnOneFile: either engine may make the file, and the other one adds its tables.
+func TestBothEnginesOnOneFile(t *testing.T) {
+	claimsFirst, entriesFirst := inTemp(t), inTemp(t)
+	claims, err := bankstore.Create(t.Context(), claimsFirst)
 	check(t, err)
-	other, err := OpenMemory(t.Context())
-	check(t, err)
-	defer func() { check(t, other.Close()) }()
-	one.put(t, entry("a", "one"))
-	if existing := other.put(t, entry("a", "two")); existing != nil {
-		t.Errorf("found %+v of another store", existing)
+	check(t, claims.Close())
+	if _, err := Open(t.Context(), claimsFirst); !errors.Is(err, ErrNotStore) ||
+		!strings.Contains(err.Error(), "no tables for deduplication; run `oncebox init`") {
+		t.Errorf("without the tables: %v", err)
 	}
-	check(t, one.Close())
-	check(t, one.Close())
-	_, put := one.PutIfAbsent(t.Context(), []dedupe.Entry{entry("b", "one")})
-	_, read := one.ReadRun(t.Context(), "s", "d")
-	for _, err := range []error{put, read} {
-		if err == nil || errors.Is(err, dedupe.ErrTryAgain) {
-			t.Errorf("after Close: %v, want a fault", err)
-		}
+	for _, path := range []string{claimsFirst, entriesFirst} {
+		newStore(t, path).put(t, entry("a", "one"))
+		claims, err := bankstore.Create(t.Context(), path)
+		check(t, err)
+		check(t, claims.Close())
 	}
 }
