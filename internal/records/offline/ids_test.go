@@ -182,43 +182,6 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	}
 }
 
-// TestRenameAllResumed checks that a run that was interrupted at any place continues with the same keys. One place is
-// the search for the keys.
-func TestRenameAllResumed(t *testing.T) {
-	t.Parallel()
-	job := func() *bench {
-		b := newBench(t, everything()...)
-		b.job.IDs, b.job.BatchSize, b.tick = RenameAll, 4, recordEvery
-		return b
-	}
-	reference := job()
-	reference.run()
-	for n := 0; ; n++ {
-		b := job()
-		ctx, cancel := context.WithCancel(context.Background())
-		left := n
-		interrupted := b.job
-		interrupted.Progress = func(Progress) {
-			if left--; left < 0 {
-				cancel()
-			}
-		}
-		_, err := interrupted.Run(ctx)
-		cancel()
-		if err == nil {
-			if n < 10 {
-				t.Errorf("only %d steps", n)
-			}
-			return
-		}
-		b.now = b.now.Add(time.Hour)
-		b.finish()
-		if b.read("out") != reference.read("out") || b.read("dead") != reference.read("dead") {
-			t.Fatalf("interrupted at %d: want\n%s\ngot\n%s", n, reference.read("out"), b.read("out"))
-		}
-	}
-}
-
 // TestKilledWithDerivedIDs checks that a record that is decided again does not find the entry of a later record under
 // a derived id: see TestKilledInAWindow.
 func TestKilledWithDerivedIDs(t *testing.T) {

@@ -454,23 +454,6 @@ func TestOthersAlwaysFirst(t *testing.T) {
 	})
 }
 
-// TestRollWhileAnotherDoes: another process ends an epoch at any moment while this process is about to. Its seal is not
-// taken for a purged item.
-func TestRollWhileAnotherDoes(t *testing.T) {
-	t.Parallel()
-	for at := range 8 {
-		log := &betweenCalls{Log: memlog.New(), at: -1}
-		ledger, other := newLedger(t, log, logledger.Options{Lanes: 1}), newLedger(t, log.Log, logledger.Options{Lanes: 1})
-		enter(t, ledger, candidate("a", "1", "x", 0))
-		log.at, log.work = at, func() { enter(t, other, candidate("b", "2", "x", time.Hour)) }
-		for id, want := range map[string]dedupe.Found{"a": dedupe.Same, "c": dedupe.Put} {
-			if got := enter(t, ledger, candidate(id, "3"+id, "x", time.Hour))[0]; got.Found != want {
-				t.Errorf("another process after %d calls: %s: %+v", at, id, got)
-			}
-		}
-	}
-}
-
 // betweenCalls is a storage that runs a function before a call.
 type betweenCalls struct {
 	*memlog.Log

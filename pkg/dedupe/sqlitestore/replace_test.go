@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,23 +168,6 @@ func TestReplaceRunsRefuses(t *testing.T) {
 				t.Error("the entry was deleted")
 			}
 		})
-	}
-}
-
-func TestHoldRuns(t *testing.T) {
-	s := newStore(t, inTemp(t))
-	s.finish(t, s.begun(t, "a"))
-	var ids []string
-	check(t, s.HoldRuns(t.Context(), "s", func(runs []PastRun) error {
-		ids = append(ids, runs[0].ID)
-		return nil
-	}))
-	errNo := errors.New("no")
-	if err := s.HoldRuns(t.Context(), "s", func([]PastRun) error { return errNo }); !errors.Is(err, errNo) {
-		t.Errorf("%v, want the error of the function", err)
-	}
-	if !slices.Equal(ids, []string{"a"}) {
-		t.Errorf("held %v", ids)
 	}
 }
 
