@@ -1164,6 +1164,8 @@ func TestSharedDeadLetters(t *testing.T) {
 	b := newBench(t, lines(1, 9))
 	b.job.BatchSize, b.tick = 2, recordEvery
 	b.interrupt(1)
+	b.remove("dead.run") // as if the process had ended before it wrote it
+	b.interrupt(1)
 	first := b.job
 	b.job.Scope, b.job.Out, b.job.Inputs = "other", b.path("out2"), texts("broken\n"+lines(1, 20))
 	b.refused("dead belongs to the unfinished run of " + b.path("out"))

@@ -168,7 +168,12 @@ func (l *outputLock) claimFiles(owner runFile) error {
 	if err := l.writeRunFile(owner); err != nil {
 		return err
 	}
-	letters := &outputLock{output: owner.DeadLetters}
+	return l.claimDeadLetters()
+}
+
+// claimDeadLetters writes the copy of FILE.run.
+func (l *outputLock) claimDeadLetters() error {
+	letters := &outputLock{output: l.owner.DeadLetters}
 	lock, err := filelock.Take(letters.output)
 	if err != nil {
 		return refuse("the lock of the dead-letter file %s: %w", letters.output, err)
@@ -177,7 +182,7 @@ func (l *outputLock) claimFiles(owner runFile) error {
 	if err := l.checkDeadLetters(letters.output); err != nil {
 		return err
 	}
-	return letters.writeRunFile(owner)
+	return letters.writeRunFile(l.owner)
 }
 
 // removeRunFile removes FILE.run, which means that the output is complete, up to where its run has ended or was closed.

@@ -243,6 +243,9 @@ func (r *run) resume(ctx context.Context, at dedupe.Run) error {
 		return err
 	}
 	if !at.Finished {
+		if err := r.lock.claimDeadLetters(); err != nil { // its process may have ended before it did that
+			return err
+		}
 		r.done.Rests = false
 		if err := r.saveAndBeat(ctx); err != nil { // fails if the run was closed meanwhile
 			return err

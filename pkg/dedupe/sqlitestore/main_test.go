@@ -67,7 +67,4 @@ func holds(existing *dedupe.Existing, e dedupe.Entry) bool {
 	return existing != nil && *existing == e.Existing()
 }
 
-var (
-	stream = dedupe.Stream{Account: "a", Region: "r", Name: "n"}
-	ackKey = dedupe.AckKey{Scope: "s", Stream: stream, Shard: "h", Sink: "k"}
-)
+var stream = dedupe.Stream{Account: "a", Region: "r", Name: "n"}
