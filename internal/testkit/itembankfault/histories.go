@@ -460,13 +460,13 @@ func (h *history) checkResults() {
 	h.checkSoldOut()
 }
 
-// splitLost handles a request that made a claim, lost the reply, and then found that another request had confirmed,
-// prolonged or replaced the claim. It replaces it by two requests: one with a lost reply, and its repetition.
+// splitLost handles a request that made a claim, lost the reply, and then found that other requests had confirmed,
+// prolonged, replaced or ended the claim. It replaces it by two requests: one with a lost reply, and its repetition.
 func (h *history) splitLost() {
 	for i, o := range h.ops {
 		changed := !o.replayed && h.mayBeChanged(o)
-		replaced := o.replayed && h.mayBeReplaced(o)
-		if o.kind != claimOp || o.result != ok || !changed && !replaced {
+		another := o.replayed && h.mayBeAnother(o)
+		if o.kind != claimOp || o.result != ok || !changed && !another {
 			continue
 		}
 		lost := op{
@@ -508,10 +508,20 @@ func (h *history) findEnds() {
 	}
 }
 
-// mayBeReplaced reports whether a client asked to replace a claim of the claimant while a request for it ran.
-func (h *history) mayBeReplaced(claim op) bool {
+// mayBeAnother reports whether a request that found a claim may have made another one before. While the request ran, a
+// client asked to replace a claim of the claimant, or found a claim that no request was answered to have made.
+func (h *history) mayBeAnother(claim op) bool {
 	return slices.ContainsFunc(h.ops, func(o op) bool {
-		return o.kind == replaceOp && o.claimant == claim.claimant && o.call < claim.done && claim.call < o.done
+		during := o.claimant == claim.claimant && o.call < claim.done && claim.call < o.done
+		return during && (o.kind == replaceOp || o.kind == claimOp && o.replayed && o.id != claim.id && !h.isMade(o.id))
+	})
+}
+
+// isMade reports whether a request was answered that it made the claim.
+func (h *history) isMade(id string) bool {
+	return slices.ContainsFunc(h.ops, func(o op) bool {
+		made := o.answered()
+		return made.kind == claimOp && made.id == id && !made.replayed
 	})
 }
 

@@ -53,10 +53,13 @@ func TestHistoriesAreChecked(t *testing.T) {
 	withResult := func(of op, r result) op { of.result = r; return of }
 	withdrawn := op{kind: withdrawOp, items: []string{"item-0"}, result: ok}
 	marked := withResult(withdrawn, alreadyReleased)
-	together := func(a, b op) []op { // both requests at the same time, after the load
-		load := load
-		load.call, load.done, a.call, a.done, b.call, b.done = 1, 2, 3, 5, 4, 6
-		return []op{load, a, b}
+	during := func(long op, ops ...op) []op { // one after the other, after a load and while a long request runs
+		all := append([]op{load, long}, ops...)
+		for i := range all {
+			all[i].call, all[i].done = int64(2*i+1), int64(2*i+2)
+		}
+		all[1].done = int64(2*len(all) + 1)
+		return all
 	}
 	for _, test := range []struct {
 		name string
@@ -78,15 +81,18 @@ func TestHistoriesAreChecked(t *testing.T) {
 		{"a lost reply, then the claim", []op{load, lost, replayed(ann)}, ""},
 		{"a second claim after the soonest end of a lost reply's", []op{load, lost, found, at(soonest+graceMillis+1, annAgain)}, ""},
 		{"a second claim in the soonest grace of a lost reply's", []op{load, lost, found, at(soonest+graceMillis, annAgain)}, "G2: claimant ann"},
+		{"a lost reply of a request that finds the next claim", during(replayed(annAgain), replayed(ann), release(ann), annAgain), ""},
+		{"a lost reply of no request", []op{load, replayed(ann), release(ann), annAgain, replayed(annAgain)}, "G2: claimant ann"},
+		{"a request that finds a claim of no request", during(replayed(annAgain), ann, replayed(ann), release(ann)), "G2: claimant ann"},
 		{"a replay of nothing", []op{load, replayed(ann)}, "G2: claimant ann"},
 		{"a replay of another claim", []op{load, ann, replayed(annAgain)}, "G2: claimant ann"},
 		{"sold out for a holder", []op{load, ann, answer(claimOp, "ann", soldOut)}, "G2: claimant ann"},
 		{"sold out, and all are held", []op{load, ann, claim("cid", "4", "item-1"), at(2000, answer(claimOp, "bob", soldOut))}, ""},
 		{"sold out half a second after a load", []op{load, at(500, answer(claimOp, "bob", soldOut))}, ""},
 		{"sold out two seconds after a load", []op{load, at(2000, answer(claimOp, "bob", soldOut))}, "G5: item-0"},
-		{"sold out beside the own claim of the last item", together(at(2000, ann), at(2000, answer(claimOp, "ann", soldOut))), "G5: item-0"},
-		{"claim and release in either order", together(release(ann), ann), ""},
-		{"two claims of one item, together", together(ann, bob), "G1: item item-0"},
+		{"sold out beside the own claim of the last item", during(at(2000, ann), at(2000, answer(claimOp, "ann", soldOut))), "G5: item-0"},
+		{"claim and release in either order", during(release(ann), ann), ""},
+		{"two claims of one item, together", during(ann, bob), "G1: item item-0"},
 		{"a hold that is confirmed, long after its end", []op{load, ann, confirm(ann), at(9*ends, replayed(permanent(ann)))}, ""},
 		{"a hold that is confirmed after its end", []op{load, ann, at(9*ends, confirm(ann)), at(9*ends, replayed(permanent(ann)))}, ""},
 		{"a confirmed hold that ended", []op{load, ann, confirm(ann), at(9*ends, annAgain)}, "G2: claimant ann"},
