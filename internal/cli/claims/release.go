@@ -98,7 +98,7 @@ type releaseJSON struct {
 // releasedItemJSON says what happened to an item of a claim.
 type releasedItemJSON struct {
 	Item    string `json:"item"`
-	Outcome string `json:"outcome"` // returned, burned, expired or withdrawn
+	Outcome string `json:"outcome"` // returned, or how it ended, before or now: burned, expired, withdrawn, lost, replaced
 }
 
 func toReleaseJSON(campaign, claimant string, claim itembank.Claim, done itembank.Released) releaseJSON {
@@ -133,6 +133,8 @@ var outcomeTexts = map[string]string{
 	"burned":    "is burned, no claimant gets it again",
 	"expired":   "has expired, no claimant gets it again",
 	"withdrawn": "was withdrawn before, no claimant gets it again",
+	"lost":      "was marked as lost before, no claimant gets it again",
+	"replaced":  "was replaced before, no claimant gets it again",
 }
 
 func (r releaseJSON) text() string {

@@ -47,3 +47,14 @@ func TestReleaseSettlesHeldAndEnded(t *testing.T) {
 		}
 	})
 }
+
+// TestReleasedTexts: a release says what became of an item that had ended in any way.
+func TestReleasedTexts(t *testing.T) {
+	t.Parallel()
+	for _, state := range []engine.ItemState{engine.Burned, engine.Expired, engine.Withdrawn, engine.Lost, engine.Replaced} {
+		text := releaseJSON{Outcome: string(state)}.text()
+		if !strings.Contains(text, string(state)) || !strings.HasSuffix(text, "no claimant gets it again") {
+			t.Errorf("%s: got %q", state, text)
+		}
+	}
+}
