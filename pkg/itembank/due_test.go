@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/testkit/enginerows"
 	"github.com/oncebox/oncebox/internal/testkit/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -22,13 +21,10 @@ var dueCases = []testCase{
 	{"one-bad-shard-of-the-index", oneBadIndexShard},
 	{"sold-out-bank-gets-what-is-due", soldOutGetsDue},
 	{"sweep", sweepOfDue},
-	{"index-that-is-behind", indexBehind},
 	{"claims-that-are-not-in-the-index", notInIndex},
 	{"inconsistencies-do-not-starve-the-rest", inconsistenciesDoNotStarve},
 	{"nothing-ends", nothingEnds},
 	{"claim-that-goes-with-its-item", goneWithItsItem},
-	{"sweep-that-is-cut", dueSweepCut},
-	{"sweeps-at-once", dueSweepsAtOnce},
 	{"a-few", fewDue},
 	{"a-few-at-random", fewAtRandom},
 	{"a-few-after-many-inconsistencies", fewAfterInconsistencies},
@@ -63,29 +59,6 @@ func sweepOfDue(f *fixture) {
 		one.wantCounts(engine.Counts(test.after))
 		one.WantWhere("held by new-00003", c, "new-00003", "new-00003")
 	}
-}
-
-// indexBehind: an entry of the index may be older than a confirmation, or than the next claim of its claimant. Both
-// claims stay.
-func indexBehind(f *fixture) {
-	c, _ := f.stocked(3, holds)
-	clock := itembankfault.NewClock()
-	b := f.bank(itembank.WithClock(clock))
-	ann, bob, cid := f.claim(b, "ann").Claim, f.claim(b, "bob").Claim, f.claim(b, "cid").Claim
-	var entries []engine.DueClaim
-	for _, claim := range []itembank.Claim{ann, bob, cid} {
-		entries = append(entries, engine.DueClaim{ClaimKey: rowOf(claim).Key(), EndsAt: claim.EndsAt})
-	}
-	f.confirmed(b, ann)
-	f.releasedHold(b, bob, itembank.Released{Returned: true}, nil)
-	f.releasedHold(b, cid, itembank.Released{Returned: true}, nil)
-	clock.SetTo(bob.EndsAt)
-	next := f.claim(b, "bob").Claim
-	clock.Advance(endGrace + time.Second)
-	behind := &itembankfault.Store{Store: f.Store, Due: entries}
-	f.sweptDue(itembank.NewOperator(behind, itembank.WithClock(clock)), itembank.SweepReport{})
-	f.WantWhere("held by ann", c, ann.Items[0], "ann", "bob")
-	f.WantWhere("held by bob", c, next.Items[0], "ann", "bob")
 }
 
 // notInIndex: Sweep reads the claims themselves, and closes those that the index lacks.
@@ -171,52 +144,6 @@ func nothingEnds(f *fixture) {
 			f.Errorf("%s: want %v, got %v", name, want, err)
 		}
 	}
-}
-
-// dueSweepCut: a sweep that is interrupted again and again still reaches all shards, because it begins with a random
-// one.
-func dueSweepCut(f *fixture) {
-	s := holds
-	s.Shards = 4
-	c, items := f.stocked(40, s)
-	clock := itembankfault.NewClock()
-	end := clock.Now().UTC().Truncate(time.Millisecond)
-	for _, item := range items {
-		f.TakeUntil(c, item, item, end)
-	}
-	clock.Advance(time.Minute)
-	for range 200 {
-		if _, err := itembank.NewOperator(f.cutAt(2, false, "DueClaims"), itembank.WithClock(clock)).SweepDue(f.ctx, f.name, nil); !errors.Is(err, errCut) {
-			f.Fatalf("want it cut, got %v", err)
-		}
-	}
-	f.wantCounts(engine.Counts{Loaded: 40, Free: 40})
-	for n := range s.Shards {
-		if !slices.ContainsFunc(items, func(i string) bool { return enginerows.FreeItem(c, i).Shard.Number == n }) {
-			f.Errorf("shard %d has no item", n)
-		}
-	}
-}
-
-// dueSweepsAtOnce: each claim is closed and counted by one sweep.
-func dueSweepsAtOnce(f *fixture) {
-	_, _, clock := f.heldUntilNow(20)
-	var mu sync.Mutex
-	var sum int64
-	sweepOnce := func() {
-		report, err := f.bank(itembank.WithClock(clock)).SweepDue(f.ctx, f.name, nil)
-		if err != nil {
-			f.Error(err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		sum += report.Returned
-	}
-	enginerows.AtOnce(sweepOnce, sweepOnce, sweepOnce)
-	if sum != 20 {
-		f.Errorf("want 20 returned by all together, got %d", sum)
-	}
-	f.wantCounts(engine.Counts{Loaded: 20, Free: 20})
 }
 
 // heldUntilNow creates a campaign in which n holds ended a minute ago, one after the other.

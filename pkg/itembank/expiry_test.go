@@ -23,7 +23,6 @@ var expiryCases = []testCase{
 	{"bank-knows-what-comes-back", bankKnowsWhatComesBack},
 	{"item-comes-back-while-the-bank-is-read", comesBackWhileRead},
 	{"claim-ends-by-the-rules-of-its-own-campaign", claimEndsByItsOwnCampaign},
-	{"clocks-that-differ", clocksThatDiffer},
 	{"items-end", itemsEnd},
 	{"item-ends-while-the-server-time-steps-back", itemEndsAsTimeStepsBack},
 	{"pages-of-ended-items", pagesOfEndedItems},
@@ -333,31 +332,4 @@ func claimEndsByItsOwnCampaign(f *fixture) {
 		f.Errorf("want the item that came back, got %+v", grant)
 	}
 	f.WantWhere("expired", burns, second.Claim.Items[0], "ann")
-}
-
-// clocksThatDiffer: a Bank whose clock is ahead closes a claim only when it has also ended by the other clock. Until
-// then its holder gets it from both Banks.
-func clocksThatDiffer(f *fixture) {
-	f.stocked(1, itembank.Settings{Shards: 1, OnEnd: itembank.Return, ClaimLife: time.Minute})
-	const apart = endGrace - time.Millisecond
-	ahead, behind := itembankfault.NewClock(), itembankfault.NewClock()
-	fast, slow := f.bank(itembank.WithClock(ahead)), f.bank(itembank.WithClock(behind))
-	ahead.SetTo(behind.Now().Add(apart))
-	first := f.claim(slow, "ann").Claim
-	for _, left := range []time.Duration{time.Minute - apart, endGrace, time.Millisecond, 0} {
-		behind.SetTo(first.EndsAt.Add(-left))
-		ahead.SetTo(behind.Now().Add(apart))
-		f.swept(fast, itembank.SweepReport{})
-		f.refused(fast, "bob", itembank.ErrSoldOut)
-		for _, b := range []*itembank.Operator{fast, slow} {
-			if again := f.claim(b, "ann"); !reflect.DeepEqual(again.Claim, first) {
-				f.Errorf("%s before its end by the clock behind: want %+v, got %+v", left, first, again)
-			}
-		}
-	}
-	ahead.Advance(2 * time.Millisecond)
-	f.swept(fast, itembank.SweepReport{Returned: 1})
-	ahead.Advance(time.Second)
-	f.claim(fast, "bob")
-	f.refused(slow, "ann", itembank.ErrSoldOut)
 }

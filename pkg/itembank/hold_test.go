@@ -26,7 +26,6 @@ var holdCases = []testCase{
 	{"prolong-meets-other-transactions", prolongMeetsOthers},
 	{"release-by-the-holder", releaseByHolder},
 	{"release-by-the-holder-after-the-end", releaseByHolderAfterEnd},
-	{"release-by-the-holder-while-it-is-confirmed", releaseWhileConfirmed},
 	{"only-where-there-are-holds", onlyHolds},
 }
 
@@ -382,29 +381,6 @@ func releaseByHolderAfterEnd(f *fixture) {
 	clock.SetTo(hold.EndsAt.Add(time.Hour))
 	f.releasedHold(b, hold, itembank.Released{Returned: true}, nil)
 	f.WantWhere("free", c, hold.Items[0], "ann")
-}
-
-// releaseWhileConfirmed: the hold is confirmed or closed between the read and the write of the release.
-func releaseWhileConfirmed(f *fixture) {
-	for _, test := range []struct {
-		name      string
-		meanwhile func(b *itembank.Operator, hold itembank.Claim)
-		want      itembank.Released
-		err       error
-		where     string
-	}{
-		{"confirmed", func(b *itembank.Operator, hold itembank.Claim) { f.confirmed(b, hold) }, itembank.Released{}, itembank.ErrConfirmed, "held by ann"},
-		{"released", func(b *itembank.Operator, hold itembank.Claim) {
-			f.releasedHold(b, hold, itembank.Released{Returned: true}, nil)
-		}, itembank.Released{Already: true}, nil, "free"},
-	} {
-		one := f.named(test.name)
-		c, _ := one.stocked(1, holds)
-		hold := one.claim(f.bank(), "ann").Claim
-		interrupted := one.interruptedAt(1, false, func() error { test.meanwhile(f.bank(), hold); return nil }, "CloseClaim")
-		one.releasedHold(itembank.NewOperator(interrupted), hold, test.want, test.err)
-		one.WantWhere(test.where, c, hold.Items[0], "ann")
-	}
 }
 
 // onlyHolds: claims that are not holds can be neither confirmed nor released by their holders.

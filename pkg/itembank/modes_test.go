@@ -15,7 +15,6 @@ import (
 // Two operators open and close a campaign at once.
 var modeCases = []testCase{
 	{"open-against-a-change", openAgainstChange},
-	{"open-against-an-opening", openAgainstOpening},
 	{"open-against-a-load", openAgainstLoad},
 	{"open-is-reconciled-once", openReconciledOnce},
 	{"close-against-everything", closeAgainstEverything},
@@ -104,11 +103,6 @@ func (f *fixture) openedAgainst(other func(f *fixture), want error, left func(fi
 // openAgainstChange: a changed page size cannot be told from a close, so the opening says that the campaign was changed.
 func openAgainstChange(f *fixture) {
 	f.openedAgainst(otherPageSize, itembank.ErrChanged, func(first engine.Mode) engine.Mode { return first })
-}
-
-func openAgainstOpening(f *fixture) {
-	f.openedAgainst(func(f *fixture) { f.Must(openIt.do(f, f.bank())) },
-		nil, func(engine.Mode) engine.Mode { return engine.OpenByHand })
 }
 
 // openAgainstLoad: neither a load nor a note that the bank is empty prevents an opening.

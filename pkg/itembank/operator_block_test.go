@@ -2,7 +2,6 @@ package itembank_test
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -17,7 +16,6 @@ import (
 var blockCases = []testCase{
 	{"blocked-claimant-gets-nothing", blockedGetsNothing},
 	{"forget-blocks-every-slot", forgetBlocksEverySlot},
-	{"claim-while-forgotten", claimWhileForgotten},
 	{"block-keeps-the-claim", blockKeepsTheClaim},
 	{"readers-pass-over-blocks", readersPassOverBlocks},
 	{"replay-of-a-blocked-claimant", replayOfBlocked},
@@ -148,29 +146,6 @@ func forgetBlocksEverySlot(f *fixture) {
 		f.Errorf("want no row, got %+v, %v", claims, err)
 	}
 	f.inSlot(b, "ann", 1)
-}
-
-// claimWhileForgotten: the claimant claims at each moment of a Forget. Whatever the claim got, nothing is left of it.
-func claimWhileForgotten(f *fixture) {
-	for call := 1; ; call++ {
-		at := f.named(fmt.Sprint(call))
-		at.stocked(3, itembank.Settings{OnEnd: itembank.Return})
-		ran := false
-		during := at.interruptedAt(call, false, func() error {
-			ran = true
-			_, err := at.bank().Claim(f.ctx, at.name, "ann")
-			if errors.Is(err, itembank.ErrNotEligible) {
-				err = nil
-			}
-			return err
-		})
-		at.forgetAnn(itembank.NewOperator(during), itembank.ForgetOptions{})
-		at.refused(at.bank(), "ann", itembank.ErrNotEligible)
-		at.wantCounts(engine.Counts{Loaded: 3, Free: 3})
-		if !ran {
-			break
-		}
-	}
 }
 
 // blockKeepsTheClaim: Block does not end a claim, and says that its slot is not blocked. A slot that is blocked stays so.

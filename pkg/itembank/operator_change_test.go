@@ -24,7 +24,6 @@ var changeCases = []testCase{
 	{"delete-what-was-never-loaded", deleteNeverLoaded},
 	{"delete-what-was-loaded", deleteLoaded},
 	{"load-against-a-new-campaign-of-the-name", loadAgainstNewCampaign},
-	{"delete-against-an-opening", deleteAgainstOpening},
 	{"delete-against-a-new-campaign-of-the-name", deleteAgainstNewCampaign},
 	{"name-of-a-deleted-campaign", deletedName},
 	{"copy-of-a-deleted-campaign", deletedCopy},
@@ -324,27 +323,6 @@ func (f *fixture) passDrainTime() {
 	if replaced, err := f.Store.ReplaceCampaign(f.ctx, *row, old); err != nil || !replaced {
 		f.Fatalf("not deleted: %v", err)
 	}
-}
-
-// deleteAgainstOpening: a deleted campaign stays deleted.
-func deleteAgainstOpening(f *fixture) {
-	deleted := false
-	f.atEachCall(func(f *fixture, b *itembank.Operator) {
-		f.create(itembank.Settings{})
-		deleted = false
-		err := b.OpenCampaign(f.ctx, f.name)
-		if deleted != errors.Is(err, itembank.ErrNoCampaign) || !deleted && err != nil {
-			f.Errorf("deleted %t, and the opening got %v", deleted, err)
-		}
-		if deleted {
-			f.wantMode(engine.Deleted)
-		} else {
-			f.wantMode(engine.OpenByHand)
-		}
-	}, func(f *fixture) {
-		deleted = true
-		f.Must(f.deleted(f.bank()))
-	})
 }
 
 // deleteAgainstNewCampaign: a campaign is deleted and created again while another operator deletes it. The new campaign

@@ -6,8 +6,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/testkit/enginerows"
@@ -17,12 +15,8 @@ import (
 )
 
 var loadCases = []testCase{
-	{"each-item-once", loadEachOnce},
 	{"claimed-items-are-known", claimedItemsAreKnown},
 	{"repeated-lines", loadRepeatedLines},
-	{"overlapping-files", overlappingFiles},
-	{"one-file-loaded-twice-at-once", twoLoadsOfOneFile},
-	{"overlapping-files-at-once", overlappingFilesAtOnce},
 	{"cut-at-every-call", loadCutAtEveryCall},
 	{"beside-another-load", besideAnotherLoad},
 	{"beside-a-load-of-the-same-file", besideSameFile},
@@ -38,7 +32,6 @@ var loadCases = []testCase{
 	{"given-up-items-are-loaded-again", givenUpItemsAreLoadedAgain},
 	{"given-up-load-that-never-was", givenUpLoadThatNeverWas},
 	{"given-up-while-a-container-asks", givenUpWhileAContainerAsks},
-	{"given-up-while-it-runs", givenUpWhileItRuns},
 }
 
 // wantTally loads items, and compares the tally.
@@ -46,20 +39,6 @@ func (f *fixture) wantTally(want itembank.Tally, items ...string) {
 	f.Helper()
 	if got := f.load(items...).Tally; got != want {
 		f.Errorf("want tally %+v, got %+v", want, got)
-	}
-}
-
-func loadEachOnce(f *fixture) {
-	f.create(itembank.Settings{})
-	items := codes("code", 130)
-	f.wantTally(itembank.Tally{Rows: 130, Added: 130}, items...)
-	f.wantCounts(engine.Counts{Loaded: 130, Free: 130})
-	for range 2 {
-		f.wantTally(itembank.Tally{Rows: 130, Known: 130}, items...)
-		f.wantCounts(engine.Counts{Loaded: 130, Free: 130})
-	}
-	if grant := f.claim(f.bank(), "ann"); !slices.Contains(items, grant.Claim.Items[0]) {
-		f.Errorf("an item that was never loaded was given: %+v", grant)
 	}
 }
 
@@ -82,64 +61,6 @@ func loadRepeatedLines(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 103, Free: 103})
 	f.wantTally(itembank.Tally{Rows: 107, Known: 107}, items...)
 	f.wantTally(itembank.Tally{Rows: 4, Added: 1, Known: 2, Repeated: 1}, "a", "x", "x", "b")
-}
-
-func overlappingFiles(f *fixture) {
-	f.create(itembank.Settings{})
-	items := codes("code", 120)
-	f.wantTally(itembank.Tally{Rows: 80, Added: 80}, items[:80]...)
-	f.wantTally(itembank.Tally{Rows: 80, Added: 40, Known: 40}, items[40:]...)
-	f.wantCounts(engine.Counts{Loaded: 120, Free: 120})
-}
-
-// twoLoadsOfOneFile: if two processes load one file, this is one load, and each process reports all of it.
-func twoLoadsOfOneFile(f *fixture) {
-	f.create(itembank.Settings{})
-	items := append(codes("code", 240), "code-00000", "code-00001")
-	n := int64(len(items))
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			report, err := f.bank().Load(f.ctx, f.name, itembank.Items(items...), nil)
-			if err != nil {
-				f.Error(err)
-			}
-			first := itembank.Tally{Rows: n, Added: n - 2, Repeated: 2}
-			late := itembank.Tally{Rows: n, Known: n} // if it began after the other had ended
-			if report.Tally != first && report.Tally != late {
-				f.Errorf("want %+v or %+v, got %+v", first, late, report.Tally)
-			}
-		})
-	}
-	wg.Wait()
-	f.wantCounts(engine.Counts{Loaded: n - 2, Free: n - 2})
-}
-
-// overlappingFilesAtOnce: several processes load files that have some items in common.
-func overlappingFilesAtOnce(f *fixture) {
-	f.create(itembank.Settings{})
-	const n = 200
-	items := codes("code", 2*n)
-	var added, known atomic.Int64
-	var wg sync.WaitGroup
-	for _, part := range [][]string{items[:n+n/2], items[n/2:], slices.Concat(items[n:], items[:n/4])} {
-		wg.Go(func() {
-			report, err := f.bank().Load(f.ctx, f.name, itembank.Items(part...), nil)
-			if err != nil {
-				f.Error(err)
-			}
-			if report.Rows != int64(len(part)) || report.Added+report.Known != report.Rows {
-				f.Errorf("the report does not add up: %+v for %d lines", report, len(part))
-			}
-			added.Add(report.Added)
-			known.Add(report.Known)
-		})
-	}
-	wg.Wait()
-	if added.Load() != 2*n {
-		f.Errorf("want %d items added by all together, got %d", 2*n, added.Load())
-	}
-	f.wantCounts(engine.Counts{Loaded: 2 * n, Free: 2 * n})
 }
 
 // loadCutAtEveryCall interrupts a load at each of its calls, before and after its effect, and loads again. Each item

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/testkit/enginerows"
@@ -23,7 +21,6 @@ var reconcileCases = []testCase{
 	{"worst-inconsistency-is-reported", reconcileWorst},
 	{"items-that-move-once", reconcileItemsThatMoveOnce},
 	{"items-that-keep-moving", reconcileItemsThatKeepMoving},
-	{"live-campaign", reconcileLive},
 	{"many-inconsistencies", reconcileManyInconsistencies},
 	{"closed-until-reconciled", closedUntilReconciled},
 	{"busy-items", reconcileBusyItems},
@@ -367,66 +364,6 @@ func reconcileItemsThatKeepMoving(f *fixture) {
 		f.Errorf("want some pauses before that is reported, waited %s", waited)
 	}
 	f.reconciled() // when nothing moves, nothing is wrong
-}
-
-// reconcileLive: items move in all ways during a Reconcile, which reports nothing.
-func reconcileLive(f *fixture) {
-	n := 120
-	f.stocked(n, itembank.Settings{Shards: 2, OnEnd: itembank.Return, ClaimLife: time.Minute, ItemLife: 2 * time.Minute})
-	clock := itembankfault.NewClock()
-	var done atomic.Bool
-	var moves, withdrawn atomic.Int64
-	var all sync.WaitGroup
-	forever := func(do func(b *itembank.Operator, round int) error) {
-		b := f.bank(itembank.WithClock(clock))
-		all.Go(func() {
-			for round := 0; !done.Load(); round++ {
-				if err := do(b, round); err != nil && !errors.Is(err, itembank.ErrSoldOut) {
-					f.Error(err)
-					return
-				}
-				moves.Add(1)
-				clock.Advance(time.Second)
-			}
-		})
-	}
-	for i := range 2 {
-		forever(func(b *itembank.Operator, round int) error {
-			claimant := fmt.Sprintf("claimant-%d-%d", i, round%20)
-			grant, err := b.Claim(f.ctx, f.name, claimant)
-			switch {
-			case err == nil && round%3 > 0:
-				_, err = b.Release(f.ctx, f.name, claimant, grant.Claim.ID)
-			case round%15 == 0:
-				_, err = b.Sweep(f.ctx, f.name, nil)
-			}
-			return err
-		})
-	}
-	// Withdraw the item that was just loaded: all older items may have ended before this goroutine runs. The names
-	// repeat, because a bank that grows faster than it is read would have no end.
-	forever(func(b *itembank.Operator, round int) error {
-		later := fmt.Sprintf("later-%d", round%1000)
-		if _, err := b.Load(f.ctx, f.name, itembank.Items(later), nil); err != nil {
-			return err
-		}
-		report, err := b.Withdraw(f.ctx, f.name, itembank.Items(later, fmt.Sprintf("code-%05d", round%n)))
-		withdrawn.Add(report.Withdrawn)
-		return err
-	})
-	b := f.bank(itembank.WithClock(clock))
-	for rounds := 0; !f.Failed() && (rounds < 2 || moves.Load() < 100 || withdrawn.Load() == 0); rounds++ {
-		report, err := b.Reconcile(f.ctx, f.name)
-		if err != nil || len(report.Inconsistencies) > 0 {
-			f.Errorf("a live campaign: %+v, %v", report, err)
-		}
-	}
-	done.Store(true)
-	all.Wait()
-	report := f.reconciled()
-	if got := report.Counts; got.Loaded != got.Free+got.Claimed+got.Ended || got.Ended == 0 {
-		f.Errorf("at rest: %+v", got)
-	}
 }
 
 // withoutBank is an engine without its bank rows, as if only one of two tables was restored. It counts the reads of

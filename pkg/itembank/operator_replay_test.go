@@ -19,8 +19,6 @@ var replayCases = []testCase{
 	{"hold-that-was-confirmed", replayConfirms},
 	{"what-is-refused", replayRefuses},
 	{"conflicting-lines", replayConflictingLines},
-	{"two-replays-at-once", twoReplaysAtOnce},
-	{"item-that-moves-meanwhile", replayMoved},
 	{"busy-rows", replayBusyRows},
 	{"invalid-lines", replayInvalidLines},
 	{"open-campaign-is-refused", replayRefusesOpen},
@@ -198,55 +196,6 @@ func replayConflictingLines(f *fixture) {
 		itembank.ReplayedLine{Outcome: "replayed"},
 		itembank.ReplayedLine{Outcome: "item-held", HeldClaimID: bob.ID, HeldBy: "bob"},
 	)
-}
-
-// twoReplaysAtOnce: two Replays with contradicting files have read the same rows. For each item one of them makes the
-// claim.
-func twoReplaysAtOnce(f *fixture) {
-	c := f.create(itembank.Settings{Shards: 2})
-	f.load("free", "missing")
-	f.dropBankRow(enginerows.FreeItem(c, "missing"))
-	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
-	quick := func() error {
-		_, err := f.bank(itembank.WithClock(itembankfault.NewClock())).Replay(f.ctx, f.name,
-			replayOf(claimOf("ann", "free"), claimOf("bob", "missing")))
-		return err
-	}
-	slow := itembank.NewOperator(f.interruptedAt(1, false, quick, "Take"), itembank.WithClock(itembankfault.NewClock()))
-	cid, dan := claimOf("cid", "free"), claimOf("dan", "missing")
-	report, err := slow.Replay(f.ctx, f.name, replayOf(cid, dan))
-	f.Must(err)
-	want := []itembank.ReplayedLine{
-		{Line: 1, Claimant: "cid", ClaimID: cid.ID, Outcome: "moved"}, {Line: 2, Claimant: "dan", ClaimID: dan.ID, Outcome: "moved"},
-	}
-	if !slices.Equal(report.Lines, want) || report.Refused != 2 {
-		f.Errorf("want both lines refused, got %+v", report)
-	}
-	f.WantWhere("held by ann", c, "free", "ann", "cid")
-	f.WantWhere("held by bob", c, "missing", "bob", "dan")
-	f.reconciled()
-}
-
-// replayMoved: while a Replay waits for the store, a Repair puts the missing item back, or marks it as lost. The Replay
-// does not put it into a second place.
-func replayMoved(f *fixture) {
-	for onEnd, where := range map[itembank.OnEnd]string{itembank.Burn: "lost", itembank.Return: "free"} {
-		one := f.named(string(onEnd))
-		c := one.create(itembank.Settings{Shards: 1, OnEnd: onEnd})
-		one.load(missingItem)
-		one.dropBankRow(enginerows.FreeItem(c, missingItem))
-		one.Must(one.bank().CloseCampaign(one.ctx, one.name))
-		changing := beforeRepair{one.Store, map[engine.Hash]func(){engine.HashItem(missingItem): func() {
-			one.repairAll(itembank.Items(missingItem))
-		}}}
-		report, err := itembank.NewOperator(changing, itembank.WithClock(itembankfault.NewClock())).Replay(one.ctx, one.name,
-			replayOf(claimOf("ann", missingItem)))
-		one.Must(err)
-		if report.Refused != 1 || report.Lines[0].Outcome != "moved" {
-			one.Errorf("%s: want the line refused, got %+v", onEnd, report)
-		}
-		one.WantWhere(where, c, missingItem, "ann")
-	}
 }
 
 // repairAll repairs the closed campaign.

@@ -3,7 +3,6 @@ package itembank_test
 import (
 	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/testkit/enginerows"
@@ -16,7 +15,6 @@ var sweepCases = []testCase{
 	{"sweep", sweep},
 	{"sweep-goes-on-after-inconsistencies", sweepGoesOnAfterInconsistencies},
 	{"sweep-that-is-cut-after-inconsistencies", sweepCutAfterInconsistencies},
-	{"sweeps-at-once", sweepsAtOnce},
 }
 
 // swept sweeps, and compares the report.
@@ -167,25 +165,4 @@ func sweepCutAfterInconsistencies(f *fixture) {
 	if named != 5 || !strings.Contains(err.Error(), "and 1 more") {
 		f.Errorf("want 5 of 6 named, got %v", err)
 	}
-}
-
-// sweepsAtOnce: each claim and each item is ended by one sweep, which counts it.
-func sweepsAtOnce(f *fixture) {
-	_, clock := f.sweepable(itembank.Return)
-	var mu sync.Mutex
-	var sum itembank.SweepReport
-	sweepOnce := func() {
-		report, err := f.bank(itembank.WithClock(clock)).Sweep(f.ctx, f.name, nil)
-		if err != nil {
-			f.Error(err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		sum.Returned, sum.Expired = sum.Returned+report.Returned, sum.Expired+report.Expired
-	}
-	enginerows.AtOnce(sweepOnce, sweepOnce, sweepOnce)
-	if want := (itembank.SweepReport{Returned: 3, Expired: 4}); sum != want {
-		f.Errorf("want %+v by all together, got %+v", want, sum)
-	}
-	f.wantCounts(engine.Counts{Loaded: 9, Free: 4, Claimed: 1, Ended: 4})
 }

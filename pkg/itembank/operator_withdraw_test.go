@@ -19,12 +19,9 @@ var withdrawCases = []testCase{
 	{"repeated-lines", withdrawRepeatedLines},
 	{"all-items", withdrawAll},
 	{"invalid-input-changes-nothing", withdrawInvalid},
-	{"cut-at-every-change", withdrawCut},
 	{"held-items-end-with-their-claims", withdrawHeld},
 	{"items-that-come-back-meanwhile", withdrawReturning},
 	{"items-that-keep-moving", withdrawMoving},
-	{"beside-claims", withdrawBesideClaims},
-	{"beside-a-load", withdrawBesideLoad},
 }
 
 // withdrawn withdraws items, and compares the report.
@@ -109,31 +106,6 @@ func withdrawInvalid(f *fixture) {
 	f.WantWhere("free, burned", c, items[55])
 }
 
-// withdrawCut interrupts a withdrawal at each of its changes, before and after its effect. The next withdrawal
-// completes it.
-func withdrawCut(f *fixture) {
-	items := codes("code", 60) // two chunks
-	for call := 1; call <= 2; call++ {
-		for _, after := range []bool{false, true} {
-			one := f.named(fmt.Sprintf("%t-%d", after, call))
-			c := one.create(itembank.Settings{Shards: 1})
-			one.load(items...)
-			done := int64(50 * (call - 1))
-			report, err := itembank.NewOperator(f.cutAt(call, after, "EndItems")).Withdraw(f.ctx, one.name, itembank.Items(items...))
-			if !errors.Is(err, errCut) || report != (itembank.WithdrawReport{Withdrawn: done}) {
-				f.Errorf("cut at change %d: want %d withdrawn, got %+v, %v", call, done, report, err)
-			}
-			if after {
-				done = min(done+50, 60)
-			}
-			one.withdrawn(itembank.WithdrawReport{Withdrawn: 60 - done, Already: done}, items...)
-			if free := one.CountFree(c); free != 0 {
-				f.Errorf("cut at change %d: %d items are free", call, free)
-			}
-		}
-	}
-}
-
 // withdrawHeld: a held item that is withdrawn stays with its claimant, and Reconcile reports nothing. It ends as
 // withdrawn however its claim ends.
 func withdrawHeld(f *fixture) {
@@ -213,82 +185,4 @@ func withdrawMoving(f *fixture) {
 		f.Errorf("want %v and one item withdrawn, got %v and %+v", itembank.ErrTryAgain, err, got)
 	}
 	f.withdrawn(itembank.WithdrawReport{Already: 1, Held: 1}, items...)
-}
-
-// withdrawBesideClaims: each item is either held by one claimant or withdrawn.
-func withdrawBesideClaims(f *fixture) {
-	const n = 120
-	c, items := f.stocked(n, itembank.Settings{Shards: 2, PageSize: 5})
-	claims := make([]string, n)
-	var report itembank.WithdrawReport
-	actions := []func(){func() {
-		var err error
-		if report, err = f.bank().WithdrawAll(f.ctx, f.name, nil); err != nil {
-			f.Error(err)
-		}
-	}}
-	b := f.bank()
-	for i := range 4 {
-		actions = append(actions, func() {
-			for j := i; j < n; j += 4 {
-				grant, err := b.Claim(f.ctx, f.name, fmt.Sprintf("claimant-%d", j))
-				if errors.Is(err, itembank.ErrSoldOut) {
-					return
-				}
-				if err != nil {
-					f.Error(err)
-					return
-				}
-				claims[j] = grant.Claim.Items[0]
-			}
-		})
-	}
-	enginerows.AtOnce(actions...)
-	claimed := int64(0)
-	for j, item := range claims {
-		if item != "" {
-			claimed++
-			f.WantWhere(fmt.Sprintf("held by claimant-%d", j), c, item, fmt.Sprintf("claimant-%d", j))
-		}
-	}
-	if report.Withdrawn+claimed != n {
-		f.Errorf("%d items are claimed and %d withdrawn, of %d", claimed, report.Withdrawn, n)
-	}
-	f.wantCounts(engine.Counts{Loaded: n, Claimed: claimed, Ended: report.Withdrawn})
-	f.wantTally(itembank.Tally{Rows: n, Known: n}, items...)
-}
-
-// withdrawBesideLoad: an item that was withdrawn during a load is not loaded again.
-func withdrawBesideLoad(f *fixture) {
-	c := f.create(itembank.Settings{Shards: 2})
-	items := codes("code", 240)
-	n := int64(len(items))
-	var report itembank.WithdrawReport
-	var tally itembank.Tally
-	enginerows.AtOnce(
-		func() {
-			var err error
-			if report, err = f.bank().Withdraw(f.ctx, f.name, itembank.Items(items...)); err != nil {
-				f.Error(err)
-			}
-		},
-		func() {
-			loaded, err := f.bank().Load(f.ctx, f.name, itembank.Items(items...), nil)
-			if err != nil {
-				f.Error(err)
-			}
-			tally = loaded.Tally
-		},
-	)
-	if want := (itembank.Tally{Rows: n, Added: n}); tally != want {
-		f.Errorf("want %+v, got %+v", want, tally)
-	}
-	if sum := report.Withdrawn + report.Unknown + report.Held; sum != n || report.Already != 0 {
-		f.Errorf("of %d items, got %+v", n, report)
-	}
-	f.wantCounts(engine.Counts{Loaded: n, Free: n - report.Withdrawn, Ended: report.Withdrawn})
-	f.wantTally(itembank.Tally{Rows: n, Known: n}, items...)
-	f.wantCounts(engine.Counts{Loaded: n, Free: n - report.Withdrawn, Ended: report.Withdrawn})
-	f.withdrawn(itembank.WithdrawReport{Withdrawn: n - report.Withdrawn, Already: report.Withdrawn}, items...)
-	f.WantWhere("withdrawn", c, items[0])
 }

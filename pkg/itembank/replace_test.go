@@ -19,8 +19,6 @@ var replaceCases = []testCase{
 	{"repeated-with-the-same-id", replaceRepeated},
 	{"refusals", replaceRefused},
 	{"claim-that-ends", replaceEnding},
-	{"hold-that-is-confirmed-meanwhile", replaceWhileConfirmed},
-	{"hold-that-is-prolonged-meanwhile", replaceWhileProlonged},
 	{"meets-other-requests", replaceMeetsOthers},
 	{"rows-that-contradict", replaceContradictions},
 }
@@ -204,43 +202,6 @@ func replaceEnding(f *fixture) {
 	f.WantWhere("held by ann", c, claim.Items[0], "ann")
 	clock.SetTo(claim.EndsAt.Add(endGrace + time.Millisecond))
 	f.sweptDue(b, itembank.SweepReport{Expired: 1})
-}
-
-// replaceWhileConfirmed: the hold is confirmed between the read and the write. The confirmation is not lost.
-func replaceWhileConfirmed(f *fixture) {
-	c, _ := f.stocked(2, holds)
-	hold := f.claim(f.bank(), "ann").Claim
-	confirmed := f.interruptedAt(1, false, func() error { f.confirmed(f.bank(), hold); return nil }, "CloseClaim")
-	now := f.replaced(itembank.NewOperator(confirmed), hold, false)
-	if held := f.Held(c, "ann"); !now.EndsAt.IsZero() || held == nil || *held != rowOf(now) {
-		f.Errorf("want a confirmed claim, got %+v, and the store has %+v", now, held)
-	}
-}
-
-// replaceWhileProlonged: the hold is prolonged between the read and the write. The later end is not lost. A prolongation
-// that names the replaced claim is refused. The maximum of the new hold counts from the replacement.
-func replaceWhileProlonged(f *fixture) {
-	s := holds
-	s.MaxHold = 100 * time.Second
-	c, _ := f.stocked(2, s)
-	clock := itembankfault.NewClock()
-	b := f.bank(itembank.WithClock(clock))
-	hold := f.claim(b, "ann").Claim
-	at := func(after time.Duration) time.Time { return hold.ClaimedAt.Add(after) }
-	clock.SetTo(at(40 * time.Second))
-	prolonged := f.interruptedAt(1, false, func() error {
-		f.prolonged(b, hold, at(s.MaxHold))
-		return nil
-	}, "CloseClaim")
-	now := f.replaced(itembank.NewOperator(prolonged, itembank.WithClock(clock)), hold, false)
-	if held := f.Held(c, "ann"); !now.EndsAt.Equal(at(s.MaxHold)) || held == nil || *held != rowOf(now) {
-		f.Errorf("want a claim with the later end, got %+v, and the store has %+v", now, held)
-	}
-	if _, err := b.Prolong(f.ctx, f.name, "ann", hold.ID, now.EndsAt); !errors.Is(err, itembank.ErrClaimEnded) {
-		f.Errorf("a prolongation of the replaced claim: %v", err)
-	}
-	clock.SetTo(at(95 * time.Second))
-	f.prolonged(b, now, now.ClaimedAt.Add(s.MaxHold))
 }
 
 // replaceMeetsOthers: other claimants take the item that the request has found and all others, while two more are loaded;

@@ -12,7 +12,6 @@ import (
 )
 
 var slotCases = []testCase{
-	{"claims-in-slots", claimsInSlots},
 	{"slots-that-there-are-not", noSuchSlot},
 	{"scope-for-itself", scopeForItself},
 	{"holds-in-slots", holdsInSlots},
@@ -27,49 +26,6 @@ func (f *fixture) inSlot(b *itembank.Operator, claimant string, slot int) itemba
 		f.Fatalf("slot %d of %s: got %+v, %v", slot, claimant, grant, err)
 	}
 	return grant
-}
-
-// claimsInSlots: each slot has a claim with its own item, which every call returns again. With one shard a call finds
-// the claim by its transaction, not by a read during a search.
-func claimsInSlots(f *fixture) {
-	f.stocked(4, itembank.Settings{PerClaimant: 3, OnEnd: itembank.Return, Shards: 1})
-	b := f.bank()
-	var grants []itembank.Grant
-	items := map[string]bool{}
-	for slot := 1; slot <= 3; slot++ {
-		grant := f.inSlot(b, "ann", slot)
-		grants, items[grant.Claim.Items[0]] = append(grants, grant), true
-		if again := f.inSlot(f.bank(), "ann", slot); !reflect.DeepEqual(again.Claim, grant.Claim) {
-			f.Errorf("slot %d: want %+v, got %+v", slot, grant.Claim, again.Claim)
-		}
-	}
-	if len(items) != 3 {
-		f.Errorf("3 slots have %d items", len(items))
-	}
-	for slot := 3; slot >= 1; slot-- {
-		want := grants[slot-1].Claim
-		if again := f.inSlot(b, "ann", slot); !reflect.DeepEqual(again.Claim, want) || !again.Replayed {
-			f.Errorf("want %+v, got %+v", want, again)
-		}
-		if held, err := b.HeldClaim(f.ctx, f.name, "ann", itembank.InSlot(slot)); !reflect.DeepEqual(held, want) || err != nil {
-			f.Errorf("want %+v, got %+v, %v", want, held, err)
-		}
-	}
-	if first := f.claim(b, "ann"); !reflect.DeepEqual(first.Claim, grants[0].Claim) {
-		f.Errorf("without a slot: want %+v, got %+v", grants[0], first)
-	}
-	f.inSlot(b, "bob", 2)
-	if _, err := b.Claim(f.ctx, f.name, "bob"); !errors.Is(err, itembank.ErrSoldOut) {
-		f.Errorf("want %v, got %v", itembank.ErrSoldOut, err)
-	}
-	second := grants[1].Claim
-	if r, err := b.Release(f.ctx, f.name, "ann", second.ID); !r.Already || err != nil {
-		f.Errorf("in another slot: got %+v, %v", r, err)
-	}
-	if r, err := b.Release(f.ctx, f.name, "ann", second.ID, itembank.InSlot(2)); !r.Returned || err != nil {
-		f.Errorf("got %+v, %v", r, err)
-	}
-	f.wantCounts(engine.Counts{Loaded: 4, Free: 1, Claimed: 3})
 }
 
 func noSuchSlot(f *fixture) {

@@ -3,10 +3,7 @@ package itembank_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,8 +21,6 @@ var soldOutCases = []testCase{
 	{"row-is-believed-for-five-seconds", rowIsBelieved},
 	{"load-waits-until-nobody-believes-the-row", loadWaits},
 	{"row-is-not-written-while-a-load-is-unfinished", notMarkedDuringLoad},
-	{"row-is-not-written-after-a-load", notMarkedAfterLoad},
-	{"row-is-not-written-with-a-load-after-the-proof", notMarkedAfterProof},
 	{"row-is-not-written-before-the-first-load", notMarkedWithoutLoads},
 	{"items-that-return-are-not-in-the-row", notMarkedWhereItemsReturn},
 }
@@ -173,67 +168,6 @@ func notMarkedDuringLoad(f *fixture) {
 	}
 	f.load("new")
 	f.claim(f.bank(), "ann")
-}
-
-// notMarkedAfterLoad: a load adds an item to a shard that was already seen empty, and is finished before the proof is.
-func notMarkedAfterLoad(f *fixture) {
-	f.stocked(1, itembank.Settings{Shards: 16})
-	f.claim(f.bank(), "ann")
-	loading := &loadDuringProof{Store: f.Store, load: func() {
-		var all sync.WaitGroup
-		for i := range 40 { // in every shard
-			all.Go(func() {
-				_, err := f.bank().Load(f.ctx, f.name, itembank.Items(fmt.Sprintf("new-%d", i)), nil)
-				if err != nil {
-					f.Error(err)
-				}
-			})
-		}
-		all.Wait()
-	}}
-	_, _ = itembank.NewOperator(loading).Claim(f.ctx, f.name, "bob") // any answer is right
-	if f.marked() {
-		f.Error("the row says that the bank is empty, and it is not")
-	}
-	f.claim(f.bank(), "cid")
-}
-
-// loadDuringProof is an engine that shows every shard empty, and runs a load after the first read.
-type loadDuringProof struct {
-	engine.Store
-	once sync.Once
-	load func()
-}
-
-func (l *loadDuringProof) FreeItems(
-	context.Context, engine.Shard, engine.Range, int, engine.Consistency,
-) (engine.FreePage, error) {
-	l.once.Do(l.load)
-	return engine.FreePage{}, nil
-}
-
-// notMarkedAfterProof: a load begins and ends between the proof and the write of the row.
-func notMarkedAfterProof(f *fixture) {
-	for _, before := range []string{"Campaign", "Loads", "MarkEmpty"} {
-		one := f.named(strings.ToLower(before))
-		one.stocked(1, itembank.Settings{})
-		one.claim(one.bank(), "ann")
-		var once sync.Once
-		hooked := one.counted()
-		hooked.Before = func(method string) error {
-			if method == before && slices.Contains(hooked.Calls(), "FreeItems") {
-				once.Do(func() { one.load("new") })
-			}
-			return nil
-		}
-		one.refused(itembank.NewOperator(hooked), "bob", itembank.ErrSoldOut)
-		if one.marked() {
-			f.Errorf("%s: the row says that the bank is empty, and it is not", before)
-		}
-		if grant := one.claim(one.bank(), "cid"); grant.Claim.Items[0] != "new" {
-			f.Errorf("%s: want the new item, got %+v", before, grant)
-		}
-	}
 }
 
 // notMarkedWithoutLoads: before the first load a campaign is not marked as empty, so that this load does not wait.

@@ -97,12 +97,12 @@ var Mutants = []Mutant{
 	},
 	{
 		Name:     "slots-are-one",
-		CaughtBy: []string{"engine/slots-are-claims-of-their-own", "slots/claims-in-slots", "scenario/claims-in-slots", "histories"},
+		CaughtBy: []string{"engine/slots-are-claims-of-their-own", "scenario/claims-in-slots", "histories"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return slotsAreOne{e.Store} },
 	},
 	{
 		Name:     "next-free-slot",
-		CaughtBy: []string{"engine/slots-are-claims-of-their-own", "slots/claims-in-slots", "scenario/claims-in-slots", "histories"},
+		CaughtBy: []string{"engine/slots-are-claims-of-their-own", "scenario/claims-in-slots", "histories"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return nextFreeSlot{e.Store} },
 	},
 	{
@@ -201,20 +201,14 @@ var Mutants = []Mutant{
 		aboveFaults: true,
 	},
 	{
-		Name: "mark-as-empty-whatever-the-version",
-		CaughtBy: []string{
-			"engine/mark-as-empty-needs-the-version", "sold-out/row-is-not-written-with-a-load-after-the-proof",
-			"pairs/load-and-give-up",
-		},
-		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return markAtAnyVersion{e.Store} },
+		Name:     "mark-as-empty-whatever-the-version",
+		CaughtBy: []string{"engine/mark-as-empty-needs-the-version", "pairs/load-and-give-up"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return markAtAnyVersion{e.Store} },
 	},
 	{
-		Name: "loads-are-not-announced",
-		CaughtBy: []string{
-			"engine/version-is-counted-up", "sold-out/row-is-not-written-after-a-load",
-			"pairs/load-and-load-of-the-same-file",
-		},
-		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return countedUpOnce{e.Store} },
+		Name:     "loads-are-not-announced",
+		CaughtBy: []string{"engine/version-is-counted-up", "pairs/load-and-load-of-the-same-file"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return countedUpOnce{e.Store} },
 	},
 	{
 		Name:     "own-item-row-is-known-at-once",
@@ -246,7 +240,7 @@ var Mutants = []Mutant{
 	{
 		Name: "load-goes-on-after-it-is-given-up",
 		CaughtBy: []string{
-			"loads/given-up-while-it-runs", "adding/repair-was-suspended-and-taken-for-killed",
+			"adding/repair-was-suspended-and-taken-for-killed",
 			"adding/replay-was-suspended-and-taken-for-killed", "engine/load-that-is-given-up", "pairs/load-and-give-up",
 		},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpIgnored{e.Store} },
@@ -273,7 +267,7 @@ var Mutants = []Mutant{
 		Name: "campaign-replaced-whatever-the-version",
 		CaughtBy: []string{
 			"engine/replace-campaign-conditions", "changes/change-against-a-change",
-			"changes/delete-against-an-opening", "modes/close-against-everything", "pairs/open-and-close", "pairs/delete-and-load",
+			"modes/close-against-everything", "pairs/open-and-close", "pairs/delete-and-load",
 		},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replaceAtAnyVersion{e.Store, true} },
 	},
@@ -356,7 +350,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name:     "index-entry-trusted",
-		CaughtBy: []string{"due/index-that-is-behind", "scenario/hold-that-is-confirmed", "scenario/hold-that-is-prolonged", "histories"},
+		CaughtBy: []string{"scenario/hold-that-is-confirmed", "scenario/hold-that-is-prolonged", "histories"},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
 			return &indexTrusted{Store: e.Store, ends: map[string]time.Time{}}
 		},
@@ -385,8 +379,7 @@ var Mutants = []Mutant{
 	{
 		Name: "holder-release-whatever-the-end",
 		CaughtBy: []string{
-			"engine/close-claim-conditions", "holds/release-by-the-holder-while-it-is-confirmed",
-			"scenario/hold-confirmed-while-its-holder-releases-it",
+			"engine/close-claim-conditions", "scenario/hold-confirmed-while-its-holder-releases-it",
 		},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return confirmedReleasedByHolder{e.Store} },
 	},
@@ -398,9 +391,8 @@ var Mutants = []Mutant{
 	{
 		Name: "replaced-whatever-the-end",
 		CaughtBy: []string{
-			"engine/replace-claim-conditions", "replaces/hold-that-is-confirmed-meanwhile",
-			"replaces/hold-that-is-prolonged-meanwhile",
-			"scenario/replaced-while-it-is-confirmed", "histories",
+			"engine/replace-claim-conditions", "scenario/replaced-while-it-is-confirmed",
+			"scenario/replaced-while-it-is-prolonged", "histories",
 		},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replacedWhateverEnd{e.Store} },
 	},
@@ -519,11 +511,9 @@ var Mutants = []Mutant{
 		},
 	},
 	{
-		Name: "claim-put-back-whatever-the-item-row",
-		CaughtBy: []string{
-			"replay/two-replays-at-once", "replay/item-that-moves-meanwhile", "pairs/replay-and-repair",
-		},
-		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return claimPutBackUnchecked{e.Store} },
+		Name:     "claim-put-back-whatever-the-item-row",
+		CaughtBy: []string{"pairs/replay-and-repair"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return claimPutBackUnchecked{e.Store} },
 	},
 	{
 		Name:     "burns-not-replayed",
