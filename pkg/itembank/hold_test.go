@@ -23,7 +23,6 @@ var holdCases = []testCase{
 	{"prolong", prolong},
 	{"prolong-until-it-is-closed", prolongUntilClosed},
 	{"prolong-only-where-it-is-allowed", prolongOnlyAllowed},
-	{"prolong-meets-other-transactions", prolongMeetsOthers},
 	{"release-by-the-holder", releaseByHolder},
 	{"release-by-the-holder-after-the-end", releaseByHolderAfterEnd},
 	{"only-where-there-are-holds", onlyHolds},
@@ -317,32 +316,6 @@ func prolongOnlyAllowed(f *fixture) {
 	}
 	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || !reflect.DeepEqual(held, hold) {
 		f.Errorf("want %+v, got %+v, %v", hold, held, err)
-	}
-}
-
-// prolongMeetsOthers: a prolongation waits a limited number of times while another transaction works on the claim.
-func prolongMeetsOthers(f *fixture) {
-	s := holds
-	s.MaxHold = time.Hour
-	f.stocked(1, s)
-	for _, test := range []struct {
-		conflicts int
-		want      error
-	}{{16, nil}, {17, itembank.ErrTryAgain}} {
-		left, clock := test.conflicts, itembankfault.NewClock()
-		busy := &itembankfault.Store{Store: f.Store, Plan: func(_ int, method string) itembankfault.Fault {
-			if method != "ProlongClaim" || left == 0 {
-				return itembankfault.None
-			}
-			left--
-			return itembankfault.ClaimConflict
-		}}
-		b := itembank.NewOperator(busy, itembank.WithClock(clock))
-		hold := f.claim(b, "ann").Claim
-		clock.SetTo(hold.EndsAt)
-		if _, err := b.Prolong(f.ctx, f.name, "ann", hold.ID, hold.EndsAt); !errors.Is(err, test.want) || left > 0 {
-			f.Errorf("%d conflicts: want %v, got %v, and %d are left", test.conflicts, test.want, err, left)
-		}
 	}
 }
 

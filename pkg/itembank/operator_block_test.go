@@ -130,7 +130,7 @@ func errorOf[T any](_ T, err error) error { return err }
 func forgetBlocksEverySlot(f *fixture) {
 	f.stocked(6, itembank.Settings{PerClaimant: 3, OnEnd: itembank.Return})
 	b := f.bank()
-	f.inSlot(b, "ann", 2)
+	f.inSlot(b, 2)
 	report := f.forgetAnn(b, itembank.ForgetOptions{})
 	if len(report.Released) != 1 || report.Blocked != 3 {
 		f.Errorf("got %+v", report)
@@ -145,14 +145,14 @@ func forgetBlocksEverySlot(f *fixture) {
 	if claims, _, err := f.Store.ListClaims(f.ctx, f.name, ""); err != nil || len(claims) > 0 {
 		f.Errorf("want no row, got %+v, %v", claims, err)
 	}
-	f.inSlot(b, "ann", 1)
+	f.inSlot(b, 1)
 }
 
 // blockKeepsTheClaim: Block does not end a claim, and says that its slot is not blocked. A slot that is blocked stays so.
 func blockKeepsTheClaim(f *fixture) {
 	f.stocked(3, itembank.Settings{PerClaimant: 2})
 	b := f.bank()
-	claim := f.inSlot(b, "ann", 2).Claim
+	claim := f.inSlot(b, 2).Claim
 	for _, changed := range []int{1, 0} {
 		report, err := b.Block(f.ctx, f.name, "ann")
 		if err != nil || report.Changed != changed || !reflect.DeepEqual(report.Held, []itembank.Claim{claim}) {
@@ -160,13 +160,13 @@ func blockKeepsTheClaim(f *fixture) {
 		}
 	}
 	f.refused(b, "ann", itembank.ErrNotEligible)
-	if again := f.inSlot(b, "ann", 2); !reflect.DeepEqual(again.Claim, claim) {
+	if again := f.inSlot(b, 2); !reflect.DeepEqual(again.Claim, claim) {
 		f.Errorf("want %+v, got %+v", claim, again)
 	}
 	if report, err := b.Unblock(f.ctx, f.name, "ann"); err != nil || report.Changed != 1 {
 		f.Errorf("got %+v, %v", report, err)
 	}
-	if again := f.inSlot(b, "ann", 2); !reflect.DeepEqual(again.Claim, claim) {
+	if again := f.inSlot(b, 2); !reflect.DeepEqual(again.Claim, claim) {
 		f.Errorf("want %+v, got %+v", claim, again)
 	}
 }

@@ -26,31 +26,10 @@ var repairCases = []testCase{
 	{"rows-that-change-before-a-repair", repairRowsThatChange},
 	{"campaign-opened-during-a-repair", repairReopened},
 	{"report-of-an-error", repairReportOfError},
-	{"two-repairs-at-once", twoRepairsAtOnce},
 	{"item-with-several-inconsistencies", repairSeveralInconsistencies},
 	{"rows-with-the-text-of-another-item", repairTextsOfOthers},
 	{"life-of-an-item-whose-row-is-put", repairLife},
 	{"own-sold-out-ends-at-once", ownSoldOutEndsWithRepair},
-}
-
-// twoRepairsAtOnce: during a slow Repair another Repair puts the missing item back, the campaign is opened, and a
-// claimant takes the item. The slow Repair does not put it back again.
-func twoRepairsAtOnce(f *fixture) {
-	c := f.consistent(missingItem)
-	flaws[0].plant(f, c, missingItem)
-	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
-	want := f.expected(c, flaws[0])
-	slow := beforeRepair{f.Store, map[engine.Hash]func(){engine.HashItem(missingItem): func() {
-		quick := want
-		quick.Repaired = true
-		f.repaired(f.bank(itembank.WithClock(itembankfault.NewClock())), itembank.Items(missingItem), quick)
-		f.Must(f.bank().OpenCampaign(f.ctx, f.name))
-		f.Take(c, "cid", missingItem)
-		f.Must(f.bank().CloseCampaign(f.ctx, f.name))
-	}}}
-	f.repaired(itembank.NewOperator(slow, itembank.WithClock(itembankfault.NewClock())), itembank.Items(missingItem), want)
-	f.WantWhere("held by cid", c, missingItem, "cid")
-	f.reconciled()
 }
 
 // repairSeveralInconsistencies: each Repair repairs the worst inconsistency of an item, and reports the remaining one.

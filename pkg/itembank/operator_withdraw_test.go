@@ -20,7 +20,6 @@ var withdrawCases = []testCase{
 	{"all-items", withdrawAll},
 	{"invalid-input-changes-nothing", withdrawInvalid},
 	{"held-items-end-with-their-claims", withdrawHeld},
-	{"items-that-come-back-meanwhile", withdrawReturning},
 	{"items-that-keep-moving", withdrawMoving},
 }
 
@@ -152,21 +151,6 @@ func withdrawHeld(f *fixture) {
 
 func releasedAsWithdrawn(one *fixture, b *itembank.Operator, claim engine.Claim, _ *itembankfault.Clock) {
 	one.released(b, claim, itembank.Released{Ended: "withdrawn"})
-}
-
-// withdrawReturning: an item that comes back to the bank while Withdraw looks for it is withdrawn there.
-func withdrawReturning(f *fixture) {
-	c, items := f.stocked(1, itembank.Settings{OnEnd: itembank.Return})
-	claim := f.Take(c, "ann", items[0])
-	store := f.interruptedAt(1, false, func() error {
-		f.released(f.bank(), claim, itembank.Released{Returned: true})
-		return nil
-	}, "MarkWithdrawn")
-	b := itembank.NewOperator(store, itembank.WithClock(itembankfault.NewClock()))
-	if got, err := b.Withdraw(f.ctx, f.name, itembank.Items(items...)); err != nil || got != (itembank.WithdrawReport{Withdrawn: 1}) {
-		f.Errorf("want it withdrawn, got %+v, %v", got, err)
-	}
-	f.WantWhere("withdrawn", c, items[0], "ann")
 }
 
 // withdrawMoving: Withdraw gives up after some tries if an item keeps moving, and reports the items up to then.

@@ -18,12 +18,12 @@ var slotCases = []testCase{
 	{"replay-and-forget", slotsReplayedAndForgotten},
 }
 
-// inSlot claims in a slot, and fails the test if the claimant gets no item.
-func (f *fixture) inSlot(b *itembank.Operator, claimant string, slot int) itembank.Grant {
+// inSlot claims for ann in a slot, and fails the test if she gets no item.
+func (f *fixture) inSlot(b *itembank.Operator, slot int) itembank.Grant {
 	f.Helper()
-	grant, err := b.Claim(f.ctx, f.name, claimant, itembank.InSlot(slot))
+	grant, err := b.Claim(f.ctx, f.name, "ann", itembank.InSlot(slot))
 	if err != nil || grant.Claim.Slot != slot {
-		f.Fatalf("slot %d of %s: got %+v, %v", slot, claimant, grant, err)
+		f.Fatalf("slot %d: got %+v, %v", slot, grant, err)
 	}
 	return grant
 }
@@ -75,7 +75,7 @@ func holdsInSlots(f *fixture) {
 	f.stocked(2, itembank.Settings{PerClaimant: 2, Hold: time.Minute})
 	clock := itembankfault.NewClock()
 	b := f.bank(itembank.WithClock(clock))
-	first, second := f.inSlot(b, "ann", 1).Claim, f.inSlot(b, "ann", 2).Claim
+	first, second := f.inSlot(b, 1).Claim, f.inSlot(b, 2).Claim
 	if _, err := b.Confirm(f.ctx, f.name, "ann", second.ID); !errors.Is(err, itembank.ErrClaimEnded) {
 		f.Errorf("in another slot: want %v, got %v", itembank.ErrClaimEnded, err)
 	}
@@ -88,7 +88,7 @@ func holdsInSlots(f *fixture) {
 	if err != nil || report.Returned != 1 {
 		f.Errorf("want one item returned, got %+v, %v", report, err)
 	}
-	if again := f.inSlot(b, "ann", 1); again.Claim.ID == first.ID {
+	if again := f.inSlot(b, 1); again.Claim.ID == first.ID {
 		f.Errorf("the hold still exists: %+v", again)
 	}
 	if _, err := b.ReleaseHold(f.ctx, f.name, "ann", second.ID, itembank.InSlot(2)); !errors.Is(err, itembank.ErrConfirmed) {
@@ -100,7 +100,7 @@ func holdsInSlots(f *fixture) {
 func slotsReplayedAndForgotten(f *fixture) {
 	f.stocked(3, itembank.Settings{PerClaimant: 3, OnEnd: itembank.Return})
 	b := f.bank()
-	first, third := f.inSlot(b, "ann", 1).Claim, f.inSlot(b, "ann", 3).Claim
+	first, third := f.inSlot(b, 1).Claim, f.inSlot(b, 3).Claim
 	f.Must(b.CloseCampaign(f.ctx, f.name))
 	for _, claim := range []itembank.Claim{first, third} {
 		f.Must(f.raw.DropClaim(f.ctx, rowOf(claim).Key()))
