@@ -182,7 +182,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name:     "item-row-forgotten",
-		CaughtBy: []string{"loads/claimed-items-are-known"},
+		CaughtBy: []string{"loads/claimed-items-are-known", "pairs/load-and-load"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return itemRowForgotten{e.Store, e.Raw} },
 	},
 	{
