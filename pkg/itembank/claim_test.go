@@ -18,8 +18,6 @@ var claimCases = []testCase{
 	{"one-item-for-each-claimant", oneItemForEachClaimant},
 	{"more-claimants-than-items", moreClaimantsThanItems},
 	{"last-item-claimed-several-times-at-once", lastItemSeveralTimes},
-	{"same-item-after-the-bank-is-empty", sameItemWhenEmpty},
-	{"same-item-after-the-campaign-is-closed", sameItemWhenClosed},
 	{"sold-out-ends-with-a-load", soldOutEnds},
 	{"sold-out-is-remembered-from-the-begin-of-the-read", soldOutRememberedFromTheRead},
 	{"sold-out-on-a-slow-engine", soldOutOnSlowEngine},
@@ -83,36 +81,6 @@ func lastItemSeveralTimes(f *fixture) {
 	}
 	f.oneItemEach(answers)
 	f.wantCounts(engine.Counts{Loaded: 1, Claimed: 1})
-}
-
-func sameItemWhenEmpty(f *fixture) {
-	f.stocked(3, itembank.Settings{Shards: 2})
-	b := f.bank()
-	first := f.claim(b, "ann")
-	f.claim(b, "bob")
-	f.claim(b, "cid")
-	f.refused(b, "dan", itembank.ErrSoldOut)
-	for _, bank := range []*itembank.Operator{b, f.bank()} {
-		if again := f.claim(bank, "ann"); !reflect.DeepEqual(again.Claim, first.Claim) || !again.Replayed {
-			f.Errorf("want %+v again, got %+v", first.Claim, again)
-		}
-	}
-}
-
-func sameItemWhenClosed(f *fixture) {
-	f.stocked(3, itembank.Settings{})
-	b := f.bank()
-	first := f.claim(b, "ann")
-	f.Must(b.CloseCampaign(f.ctx, f.name))
-	f.refused(b, "bob", itembank.ErrClosed)
-	if again := f.claim(b, "ann"); !reflect.DeepEqual(again.Claim, first.Claim) || !again.Replayed {
-		f.Errorf("want %+v again, got %+v", first.Claim, again)
-	}
-	held, err := b.HeldClaim(f.ctx, f.name, "ann")
-	f.Must(err)
-	if !reflect.DeepEqual(held, first.Claim) {
-		f.Errorf("want %+v, got %+v", first.Claim, held)
-	}
 }
 
 // soldOutEnds: a request that begins a second after an item was loaded gets the item, whatever the Bank remembers.

@@ -160,21 +160,6 @@ func soldOutOfEndedItems(f *fixture) {
 	}
 }
 
-// endedClaimOfEndedItem: an item whose own life is over does not return.
-func endedClaimOfEndedItem(f *fixture) {
-	c := f.create(itembank.Settings{ItemLife: time.Hour, ClaimLife: time.Minute, OnEnd: itembank.Return})
-	clock := itembankfault.NewClock()
-	f.loadAt(clock, "a")
-	clock.Advance(time.Hour - time.Second)
-	b := f.bank(itembank.WithClock(clock))
-	f.claim(b, "ann")
-	clock.Advance(time.Minute + endGrace + time.Millisecond)
-	f.swept(b, itembank.SweepReport{Expired: 1})
-	f.WantWhere("expired", c, "a", "ann")
-	f.refused(b, "ann", itembank.ErrSoldOut)
-	f.wantCounts(engine.Counts{Loaded: 1, Ended: 1})
-}
-
 // manyEndedItems: an engine needs several reads to return all ended items. One item has not ended.
 func manyEndedItems(f *fixture) {
 	const n = 1100

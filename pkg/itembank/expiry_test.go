@@ -29,7 +29,6 @@ var expiryCases = []testCase{
 	{"page-of-ended-items-in-one-half", pageOfEndedItemsInOneHalf},
 	{"items-end-on-the-page", itemsEndOnThePage},
 	{"sold-out-of-ended-items", soldOutOfEndedItems},
-	{"ended-claim-of-an-ended-item", endedClaimOfEndedItem},
 	{"many-ended-items", manyEndedItems},
 	{"bounded-work-for-10000-ended-items", boundedWorkForEndedItems},
 	{"too-many-ended-items", tooManyEndedItems},

@@ -17,14 +17,12 @@ var holdCases = []testCase{
 	{"settings", holdSettings},
 	{"confirm", confirm},
 	{"confirm-in-a-shared-scope", confirmInSharedScope},
-	{"confirm-until-it-is-closed", confirmUntilClosed},
 	{"confirm-of-a-hold-that-is-over", confirmOfHoldThatIsOver},
 	{"confirm-meets-other-transactions", confirmMeetsOthers},
 	{"prolong", prolong},
 	{"prolong-until-it-is-closed", prolongUntilClosed},
 	{"prolong-only-where-it-is-allowed", prolongOnlyAllowed},
 	{"release-by-the-holder", releaseByHolder},
-	{"release-by-the-holder-after-the-end", releaseByHolderAfterEnd},
 	{"only-where-there-are-holds", onlyHolds},
 }
 
@@ -147,18 +145,6 @@ func confirmInSharedScope(f *fixture) {
 	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || !reflect.DeepEqual(held, hold) {
 		f.Errorf("want %+v, got %+v, %v", hold, held, err)
 	}
-}
-
-// confirmUntilClosed: the row decides. A hold that ended long ago can be confirmed until a request closes it.
-func confirmUntilClosed(f *fixture) {
-	c, _ := f.stocked(1, holds)
-	clock := itembankfault.NewClock()
-	b := f.bank(itembank.WithClock(clock))
-	hold := f.claim(b, "ann").Claim
-	clock.SetTo(hold.EndsAt.Add(time.Hour))
-	f.confirmed(b, hold)
-	f.sweptDue(b, itembank.SweepReport{})
-	f.WantWhere("held by ann", c, hold.Items[0], "ann")
 }
 
 // confirmOfHoldThatIsOver: it does not confirm a later hold.
@@ -344,16 +330,6 @@ func releaseByHolder(f *fixture) {
 	if !errors.Is(itembank.ErrConfirmed, itembank.ErrRefused) {
 		f.Errorf("%v is not of the family %v", itembank.ErrConfirmed, itembank.ErrRefused)
 	}
-}
-
-func releaseByHolderAfterEnd(f *fixture) {
-	c, _ := f.stocked(1, holds)
-	clock := itembankfault.NewClock()
-	b := f.bank(itembank.WithClock(clock))
-	hold := f.claim(b, "ann").Claim
-	clock.SetTo(hold.EndsAt.Add(time.Hour))
-	f.releasedHold(b, hold, itembank.Released{Returned: true}, nil)
-	f.WantWhere("free", c, hold.Items[0], "ann")
 }
 
 // onlyHolds: claims that are not holds can be neither confirmed nor released by their holders.

@@ -15,10 +15,8 @@ import (
 
 var releaseCases = []testCase{
 	{"release", release},
-	{"release-of-an-older-claim", releaseOfOlderClaim},
 	{"release-of-an-item-that-has-ended", releaseOfEndedItem},
 	{"release-in-a-shared-scope", releaseInSharedScope},
-	{"release-in-a-closed-campaign", releaseWhenClosed},
 	{"release-meets-other-transactions", releaseMeetsOthers},
 	{"release-finds-an-inconsistency", releaseFindsInconsistency},
 	{"release-of-an-item-that-is-marked-as-ended", releaseOfMarkedItem},
@@ -64,24 +62,6 @@ func (f *fixture) release(onEnd itembank.OnEnd, want itembank.Released, where st
 	f.wantCounts(engine.Counts(counts))
 }
 
-func releaseOfOlderClaim(f *fixture) {
-	c, _ := f.stocked(1, itembank.Settings{OnEnd: itembank.Return})
-	b := f.bank()
-	first := f.claim(b, "ann").Claim
-	f.released(b, rowOf(first), itembank.Released{Returned: true})
-	second := f.claim(f.bank(), "ann").Claim
-	for _, other := range []string{first.ID, "", "no-such-id"} {
-		claim := second
-		claim.ID = other
-		f.released(b, rowOf(claim), itembank.Released{Already: true})
-	}
-	f.WantWhere("held by ann", c, second.Items[0], "ann")
-	claim := second
-	claim.Claimant = "bob"
-	f.released(b, rowOf(claim), itembank.Released{Already: true})
-	f.WantWhere("held by ann", c, second.Items[0], "ann")
-}
-
 // releaseOfEndedItem: an item whose own life is over expires. It neither returns nor is burned.
 func releaseOfEndedItem(f *fixture) {
 	for _, onEnd := range []itembank.OnEnd{itembank.Burn, itembank.Return} {
@@ -118,17 +98,6 @@ func releaseInSharedScope(f *fixture) {
 		f.Errorf("want the seat of the other day, got %+v, %v", grant, err)
 	}
 	f.WantWhere("free", monday, claim.Items[0], "ann")
-}
-
-func releaseWhenClosed(f *fixture) {
-	c, _ := f.stocked(2, itembank.Settings{OnEnd: itembank.Return})
-	b := f.bank()
-	claim := f.claim(b, "ann").Claim
-	f.Must(b.CloseCampaign(f.ctx, f.name))
-	f.released(b, rowOf(claim), itembank.Released{Returned: true})
-	f.WantWhere("free", c, claim.Items[0], "ann")
-	f.refused(b, "ann", itembank.ErrClosed)
-	f.wantCounts(engine.Counts{Loaded: 2, Free: 2})
 }
 
 // releaseMeetsOthers: after a conflict the row is unknown. While another close is running, the bank row may exist while

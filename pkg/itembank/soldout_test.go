@@ -13,7 +13,6 @@ import (
 )
 
 var soldOutCases = []testCase{
-	{"row-is-not-written-beside-a-load-that-is-visible-in-part", notMarkedBesideHalfLoad},
 	{"row-says-sold-out", rowSaysSoldOut},
 	{"row-is-asked-during-the-proof", rowIsAskedDuringProof},
 	{"row-is-asked-seldom", rowIsAskedSeldom},
@@ -186,31 +185,6 @@ func notMarkedWhereItemsReturn(f *fixture) {
 	f.refused(f.bank(), "bob", itembank.ErrSoldOut)
 	if f.marked() {
 		f.Error("the row says that the bank is empty, and items can return to it")
-	}
-}
-
-// notMarkedBesideHalfLoad: two processes run one load. The transaction of the first process is visible in part: its
-// item row, but not its bank row. The second process must not finish the load because of that.
-func notMarkedBesideHalfLoad(f *fixture) {
-	f.stocked(1, itembank.Settings{})
-	f.claim(f.bank(), "ann")
-	half := &halfAdded{Store: f.Store, item: "new"}
-	load := func(store engine.Store) error {
-		_, err := itembank.NewOperator(store, itembank.WithClock(itembankfault.NewClock())).Load(f.ctx, f.name, itembank.Items("new"), nil)
-		return err
-	}
-	killed := f.interruptedAt(1, true, func() error {
-		half.hidden.Store(true)
-		f.Must(load(half))
-		_, _ = itembank.NewOperator(half).Claim(f.ctx, f.name, "bob") // any answer is right
-		half.hidden.Store(false)
-		return errCut
-	}, "AddItems")
-	if err := load(killed); !errors.Is(err, errCut) {
-		f.Fatal(err)
-	}
-	if counts, err := f.bank().Counts(f.ctx, f.name); err != nil || f.marked() && counts.Free > 0 {
-		f.Errorf("the row says that the bank is empty, and it has %+v, %v", counts, err)
 	}
 }
 
