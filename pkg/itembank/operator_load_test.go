@@ -25,6 +25,7 @@ var loadCases = []testCase{
 	{"digests", digests},
 	{"orphan-item", loadOrphanItem},
 	{"progress", loadProgress},
+	{"busy-engine", loadOnBusyEngine},
 	{"known-items-are-looked-up", knownItemsAreLookedUp},
 	{"own-sold-out-ends-at-once", ownSoldOutEnds},
 	{"cut-load-is-given-up", cutLoadIsGivenUp},
@@ -394,6 +395,37 @@ func loadProgress(f *fixture) {
 			f.Errorf("want progress %v, got %v", run.want, seen)
 		}
 	}
+}
+
+// loadOnBusyEngine: rows that conflicted with another transaction are sent again. The number of waits is limited, and
+// the load can then be resumed.
+func loadOnBusyEngine(f *fixture) {
+	f.create(itembank.Settings{})
+	items := itembank.Items(codes("code", 60)...)
+	clock := itembankfault.NewClock()
+	busy := func(times int) *itembank.Operator { // this many calls of AddItems settle nothing
+		s := &itembankfault.Store{Store: f.Store, Plan: func(_ int, method string) itembankfault.Fault {
+			if method != "AddItems" || times == 0 {
+				return itembankfault.None
+			}
+			times--
+			return itembankfault.ItemConflict
+		}}
+		return itembank.NewOperator(s, itembank.WithClock(clock))
+	}
+	if _, err := busy(1<<30).Load(f.ctx, f.name, items, nil); !errors.Is(err, itembank.ErrTryAgain) {
+		f.Errorf("an engine that stays busy: want %v, got %v", itembank.ErrTryAgain, err)
+	}
+	begin := clock.Now()
+	report, err := busy(5).Load(f.ctx, f.name, items, nil)
+	f.Must(err)
+	if want := (itembank.Tally{Rows: 60, Added: 60}); report.Tally != want {
+		f.Errorf("want %+v, got %+v", want, report.Tally)
+	}
+	if clock.Now().Equal(begin) {
+		f.Error("rows were sent again without a pause")
+	}
+	f.wantCounts(engine.Counts{Loaded: 60, Free: 60})
 }
 
 // knownItemsAreLookedUp: a load of known items reads them and adds nothing. New items are looked up in the first chunk,
