@@ -20,9 +20,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
 	"github.com/oncebox/oncebox/internal/records/redrive"
 	"github.com/oncebox/oncebox/internal/testkit/dedupefault"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/deadletter"

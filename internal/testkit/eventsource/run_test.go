@@ -19,7 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 // recorder is a function that records its batches.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 // The comments name the pages of AWS by the words in doc.go.

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 // TestBatchSize: "The maximum number of records in each batch" (Lambda API Reference,

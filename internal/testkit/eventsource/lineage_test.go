@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 // TestParentsBeforeChildren: a parent is read to its end before its children (Resharding), also if

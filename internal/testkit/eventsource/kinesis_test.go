@@ -15,7 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 

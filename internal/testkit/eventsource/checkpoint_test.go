@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 const firstShard = "shardId-000000000000"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 // lanes returns a world whose shard has four lanes, and two keys of different lanes.
