@@ -384,7 +384,7 @@ func (w *world) live(records ...dedupe.Record) {
 func (w *world) giveUp(records ...dedupe.Record) (name string, message []byte) {
 	w.Helper()
 	d := eventsource.Discard{
-		Mapping: "3c1c0a40-0000-0000-0000-000000000000", Shard: shard, Condition: eventsource.RetryAttemptsExhausted,
+		Shard: shard, Condition: eventsource.RetryAttemptsExhausted,
 		FunctionARN: "arn:aws:lambda:eu-west-1:123456789012:function:" + function, StreamARN: arn, At: w.now,
 		Event: eventOf(w, records), ObjectID: "id-" + records[0].Sequence,
 	}

@@ -1,12 +1,8 @@
 package eventsource_test
 
 import (
-	"context"
 	"testing"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/service/kinesis"
-	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
 	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
@@ -17,85 +13,17 @@ const firstShard = "shardId-000000000000"
 // from that point when it's reenabled" (Options, "Enabled").
 func TestResumes(t *testing.T) {
 	t.Parallel()
-	for _, position := range []eventsource.StartingPosition{eventsource.TrimHorizon, eventsource.Latest} {
-		t.Run(string(position), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 1)
-			w.mapping.StartingPosition = position
-			p := w.start()
-			w.drain()
-			w.send("0", "1")
-			w.drain()
-			p.Stop()
-			w.send("2")
-			w.start()
-			w.drain()
-			w.batches("0 1, 2")
-			equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard).Sequence, w.put["2"])
-		})
-	}
-}
-
-// TestLatestIsSetAtTheFirstLook checks that a mapping that is restarted before its first record does not skip the
-// records that arrived in the meantime (assumed).
-func TestLatestIsSetAtTheFirstLook(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, 1)
-	w.mapping.StartingPosition = eventsource.Latest
-	w.send("0")
-	w.advance(time.Second)
 	p := w.start()
 	w.drain()
+	w.send("0", "1")
+	w.drain()
 	p.Stop()
-	w.advance(time.Minute)
-	w.send("1")
+	w.send("2")
 	w.start()
 	w.drain()
-	w.batches("1")
-}
-
-// throttledOnce is a stream that throttles one read of a shard.
-type throttledOnce struct {
-	*eventsource.Stream
-	done bool
-}
-
-func (s *throttledOnce) GetRecords(ctx context.Context, in *kinesis.GetRecordsInput, _ ...func(*kinesis.Options)) (*kinesis.GetRecordsOutput, error) {
-	if !s.done {
-		s.done = true
-		return nil, &types.ProvisionedThroughputExceededException{}
-	}
-	return s.Stream.GetRecords(ctx, in)
-}
-
-// TestLatestWhileTheParentIsRead: for a child that waits for its parent, LATEST is the end of the
-// shard when the mapping finds it, not when it reads it (assumed).
-func TestLatestWhileTheParentIsRead(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 1)
-	w.mapping.StartingPosition, w.mapping.Client = eventsource.Latest, &throttledOnce{Stream: w.stream}
-	must(t, w.stream.Split(w.stream.Open()[0]))
-	w.send("0")
-	w.advance(time.Second)
-	w.start()
-	w.advance(time.Millisecond)
-	w.send("1")
-	w.drain()
-	w.batches("1")
-}
-
-// TestLatestAfterAnExpiredIterator: a new iterator does not move LATEST.
-func TestLatestAfterAnExpiredIterator(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 1)
-	w.mapping.StartingPosition, w.mapping.PollPause = eventsource.Latest, time.Hour
-	w.send("0")
-	w.advance(time.Second)
-	w.start()
-	w.advance(time.Minute)
-	w.send("1")
-	w.drain()
-	w.batches("1")
+	w.batches("0 1, 2")
+	equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard), w.put["2"])
 }
 
 // TestCheckpointMoves: "Lambda checkpoints to the highest sequence number of a batch only
@@ -106,7 +34,7 @@ func TestCheckpointMoves(t *testing.T) {
 	w := newWorld(t, 1)
 	checkpoint := func(want string) {
 		t.Helper()
-		equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard).Sequence, w.put[want])
+		equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard), w.put[want])
 	}
 	w.mapping.Retries = new(3)
 	w.send("0", "1", "2", "3")
@@ -155,9 +83,9 @@ func TestCheckpointIsForwardOnly(t *testing.T) {
 	w.advance(time.Second)
 	w.start()
 	w.advance(500 * time.Millisecond)
-	equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard).Sequence, w.put["1"])
+	equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard), w.put["1"])
 	w.advance(500 * time.Millisecond)
-	equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard).Sequence, w.put["1"])
+	equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard), w.put["1"])
 	behind.Stop()
 	w.drain()
 }

@@ -144,18 +144,3 @@ func TestKinesisResharding(t *testing.T) {
 		}
 	}
 }
-
-// TestKinesisLatest: records from before the mapping are not delivered.
-func TestKinesisLatest(t *testing.T) {
-	testengine.CheckOnly(t)
-	t.Parallel()
-	s := newMockStream(t, 1)
-	s.put("0")
-	var r recorder
-	m := s.mapping(r.handle)
-	m.StartingPosition = eventsource.Latest
-	must(t, m.Run(t.Context()))
-	s.put("1")
-	must(t, m.Run(t.Context()))
-	r.are(t, "1")
-}

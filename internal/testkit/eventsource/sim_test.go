@@ -189,11 +189,11 @@ func TestStopLeavesInvocations(t *testing.T) {
 	w.advance(500 * time.Millisecond)
 	p.Stop()
 	w.advance(time.Minute)
-	equal(t, "checkpoint", w.mapping.Checkpoint.Of("shardId-000000000000").Sequence, "")
+	equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard), "")
 	w.start()
 	w.drain()
 	w.batches("0, 0")
-	equal(t, "checkpoint", w.mapping.Checkpoint.Of("shardId-000000000000").Sequence, w.put["0"])
+	equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard), w.put["0"])
 }
 
 // failingStream is a stream with a shard that cannot be read.
