@@ -408,7 +408,7 @@ func TestLogs(t *testing.T) {
 // TestArrivals: the entry of a record counts from the time that its source reports.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
-	logs, _ := logsOf(t, "1", "2") // the latest one counts for all
+	logs, _ := logsOf(t, "2", "1", "3") // the latest one, "1", counts for all
 	for _, raw := range []json.RawMessage{
 		rawRecords(t, message("m1", queueARN, "", `{"id":"1"}`)), rawRecords(t, changeOf(1, "x")), logs,
 	} {
