@@ -384,7 +384,7 @@ func TestLogs(t *testing.T) {
 	}
 	b.sink.err = nil
 	equal(t, "failed", b.failed(t, first), "") // the same message is not a copy of itself
-	second, payload := logsOf(t, "b", "c")
+	second, payload := logsOf(t, "a", "c") // the copy is at the same place of another message
 	equal(t, "failed", b.failed(t, second), "")
 	for i, want := range []string{"<a> <b>", "<c>"} {
 		records, framed, err := framing.Logs{}.Open(t.Context(), []byte(b.sink.data[i]), dedupe.NewRoom())
