@@ -37,9 +37,9 @@ func Handler(handle func(context.Context, json.RawMessage) (events.KinesisEventR
 }
 
 var (
-	// ErrThrottled is the error of an invocation that did not reach the function, because of a
-	// throttle or a failure of Lambda. A Function may return it too.
-	ErrThrottled = errors.New("eventsource: throttled, the function was not reached")
+	// errThrottled is the error of an invocation that did not reach the function, because of a
+	// throttle or a failure of Lambda.
+	errThrottled = errors.New("eventsource: throttled, the function was not reached")
 
 	// ErrTimedOut is the error of an invocation that reached its deadline.
 	ErrTimedOut = errors.New("eventsource: the function timed out")

@@ -125,7 +125,7 @@ func (p *poller) finish(ctx context.Context, inv *Invocation, answer json.RawMes
 	s, l := inv.shard, inv.lane
 	l.busy = false
 	b := l.work[0]
-	o := outcome{failed: true, err: err, throttled: errors.Is(err, ErrThrottled)}
+	o := outcome{failed: true, err: err, throttled: errors.Is(err, errThrottled)}
 	switch {
 	case err != nil:
 	case p.ReportBatchItemFailures:
