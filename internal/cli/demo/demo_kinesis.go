@@ -21,7 +21,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
-// demoPatience limits the time of a request to the Kinesis emulator. On a busy machine the emulator takes many seconds for a request that AWS answers at once.
+// demoPatience limits the time of a request to the Kinesis emulator. On a busy machine the emulator takes many seconds
+// for a request that AWS answers at once.
 const demoPatience = 10 * time.Minute
 
 // streams are two streams of a local Kinesis. The handler reads one and writes to the other.
