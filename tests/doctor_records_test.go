@@ -26,7 +26,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/oncebox/oncebox/internal/cli/doctor"
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
 	"github.com/oncebox/oncebox/internal/testkit/lambdatest"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"

@@ -21,7 +21,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 	"github.com/oncebox/oncebox/internal/testkit/faultproxy"
 	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"

@@ -23,7 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -190,7 +190,7 @@ func TestRedriveBucket(t *testing.T) {
 		`"arn:aws:kinesis:eu-west-1:123456789012:stream/orders","kinesis":{"sequenceNumber":"7","partitionKey":"k",`+
 		`"data":"eyJpZCI6ImIiLCJvcmRlciI6eyJpZCI6ImIifX0=","approximateArrivalTimestamp":%d}}]}`, arrival.Unix())
 	discard := eventsource.Discard{
-		Mapping: "m", FunctionARN: "arn:aws:lambda:eu-west-1:123456789012:function:f", Shard: "shardId-000000000000",
+		FunctionARN: "arn:aws:lambda:eu-west-1:123456789012:function:f", Shard: "shardId-000000000000",
 		StreamARN: "arn:aws:kinesis:eu-west-1:123456789012:stream/orders", Condition: eventsource.RetryAttemptsExhausted,
 		Records: []types.Record{{SequenceNumber: aws.String("7"), ApproximateArrivalTimestamp: &arrival}},
 		At:      arrival, Event: json.RawMessage(event), ObjectID: "x",

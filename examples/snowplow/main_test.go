@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource" //nolint:depguard // only the test needs it
+	"github.com/oncebox/oncebox/internal/testkit/eventsource" //nolint:depguard // only the test needs it
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 

@@ -10,14 +10,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 )
 
 func discard() eventsource.Discard {
 	arrival := time.Date(2026, 11, 20, 1, 2, 3, 456_000_000, time.UTC)
 	return eventsource.Discard{
-		Mapping: "3c1c0a40-0000-0000-0000-000000000000", Shard: "shardId-000000000001", Condition: eventsource.RetryAttemptsExhausted,
+		Shard: "shardId-000000000001", Condition: eventsource.RetryAttemptsExhausted,
 		FunctionARN: "arn:aws:lambda:eu-west-1:123456789012:function:orders-dedupe:live",
 		StreamARN:   "arn:aws:kinesis:eu-west-1:123456789012:stream/orders", Invocations: 4, RequestID: "request",
 		Records: []types.Record{

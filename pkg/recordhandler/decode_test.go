@@ -163,19 +163,6 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestDecodeOfAConsumer: with enhanced fan-out, an event is refused unless consumers are allowed. Its stream is the
-// stream itself, not the consumer.
-func TestDecodeOfAConsumer(t *testing.T) {
-	t.Parallel()
-	raw := eventOf(change(t, "stream/clicks", "stream/clicks/consumer/fast:1795100000"))
-	if b, err := decode(raw, false); !errors.Is(err, ErrConsumer) || b.Records != nil {
-		t.Errorf("want %v, got %v, %v", ErrConsumer, b, err)
-	}
-	if b, err := decode(raw, true); err != nil || len(b.Records) != 1 || b.Stream.Name != "clicks" {
-		t.Errorf("allowed: %v, %v", b, err)
-	}
-}
-
 // manyRecords makes an event of n records of 1 KB.
 func manyRecords(n int) json.RawMessage {
 	record := strings.Replace(kinesisRecord, "c2VjcmV0", strings.Repeat("c2VjcmV0", 170), 1)

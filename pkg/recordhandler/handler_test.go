@@ -21,22 +21,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
-func TestUniqueRecordsGoToTheSink(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	equal(t, "failed", b.do(t, event(`{"id":"a","n":1}`, `{"id":"b"}`, `{"id":"a","n":1}`, `{"id":"a","n":2}`, `poison`)),
-		"")
-	b.deadLetters.holds(t, "poison")
-	equal(t, "records sent", len(b.sink.data), 3)
-	for i, want := range []string{`{"id":"a","n":1}`, `{"id":"b"}`} {
-		equal(t, "record", b.sink.data[i], want)
-	}
-	if synthetic := b.sink.data[2]; strings.Contains(synthetic, `"id":"a"`) ||
-		!strings.Contains(synthetic, "originalEventId") {
-		t.Errorf("the synthetic duplicate is %s", synthetic)
-	}
-}
-
 // TestTheAnswerIsExplicit: an answer without failures has an empty list, not null.
 func TestTheAnswerIsExplicit(t *testing.T) {
 	t.Parallel()
@@ -364,37 +348,6 @@ func TestDerivedIDs(t *testing.T) {
 	if all := fmt.Sprint(sent[0]); !strings.Contains(all, `"id":"a78d0945-7855-5071-b185-8466c665a24d"`) ||
 		strings.Contains(all, `"id":"order-1"`) || strings.Count(all, `"originalEventId":"order-1"`) != 2 {
 		t.Errorf("sent %s", all)
-	}
-}
-
-// TestEnhancedFanOut: with enhanced fan-out Lambda opens KPL aggregates, so that records share a sequence number. By
-// default the event is refused. If it is allowed, records that share a number are refused, because they cannot be
-// distinguished.
-func TestEnhancedFanOut(t *testing.T) {
-	t.Parallel()
-	e := event(`{"id":"a"}`, `{"id":"b"}`)
-	for i := range e.Records {
-		e.Records[i].EventSourceArn = clicks + "/consumer/fast:1795100000"
-	}
-	b := newBench(t)
-	b.fails(t, e, recordhandler.ErrConsumer)
-	b.sink.holds(t)
-	off := newBench(t, "ONCEBOX_SOURCE_AGGREGATION=off")
-	equal(t, "failed", off.do(t, e), "")
-	off.sink.holds(t, `{"id":"a"}`, `{"id":"b"}`)
-
-	aggregate := string(aggregateOf(100, func(int) []byte { return []byte(`{"id":"c"}`) }))
-	third := event()
-	third.Records = append(third.Records, record(3, aggregate))
-	equal(t, "failed", off.do(t, third), "")
-	off.deadLetters.holds(t, aggregate)
-
-	shared := event(`{"id":"d"}`, `{"id":"e"}`, `{"id":"f"}`)
-	shared.Records[2].EventID, shared.Records[2].Kinesis.SequenceNumber = shard0+":2", "2"
-	for _, b := range []*bench{b, off} {
-		sent := len(b.sink.data)
-		b.fails(t, shared, dedupe.ErrSharedSequence)
-		equal(t, "sent", len(b.sink.data), sent)
 	}
 }
 

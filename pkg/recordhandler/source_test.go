@@ -337,23 +337,6 @@ func TestOwnersOfChanges(t *testing.T) {
 	equal(t, "synthetic", line["synthetic"], any(1.0))
 }
 
-// TestManySources: an event has records of one queue or one table.
-func TestManySources(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	other := changeOf(2, "y")
-	other["eventSourceARN"] = strings.Replace(other["eventSourceARN"].(string), "orders", "others", 1)
-	for _, raw := range []json.RawMessage{
-		rawRecords(t, message("m1", queueARN, "", `{"id":"a"}`), message("m2", queueARN+"2", "", `{"id":"b"}`)),
-		rawRecords(t, changeOf(1, "x"), other),
-	} {
-		if _, err := b.Handle(t.Context(), raw); !errors.Is(err, recordhandler.ErrManyShards) {
-			t.Errorf("want %v, got %v", recordhandler.ErrManyShards, err)
-		}
-	}
-	b.sink.holds(t)
-}
-
 // TestConsumersOfSources: a table has one consumer in a scope. A queue gives each message to one of its readers, and
 // CloudWatch Logs sends to each of its subscribers.
 func TestConsumersOfSources(t *testing.T) {
@@ -384,7 +367,7 @@ func TestLogs(t *testing.T) {
 	}
 	b.sink.err = nil
 	equal(t, "failed", b.failed(t, first), "") // the same message is not a copy of itself
-	second, payload := logsOf(t, "b", "c")
+	second, payload := logsOf(t, "a", "c")     // the copy is at the same place of another message
 	equal(t, "failed", b.failed(t, second), "")
 	for i, want := range []string{"<a> <b>", "<c>"} {
 		records, framed, err := framing.Logs{}.Open(t.Context(), []byte(b.sink.data[i]), dedupe.NewRoom())
@@ -408,7 +391,7 @@ func TestLogs(t *testing.T) {
 // TestArrivals: the entry of a record counts from the time that its source reports.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
-	logs, _ := logsOf(t, "1", "2") // the latest one counts for all
+	logs, _ := logsOf(t, "2", "1", "3") // the latest one, "1", counts for all
 	for _, raw := range []json.RawMessage{
 		rawRecords(t, message("m1", queueARN, "", `{"id":"1"}`)), rawRecords(t, changeOf(1, "x")), logs,
 	} {

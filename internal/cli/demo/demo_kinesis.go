@@ -1,14 +1,10 @@
 package demo
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -18,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
 	"github.com/oncebox/oncebox/internal/aws/awsconfig/sdkconfig"
-	"github.com/oncebox/oncebox/internal/records/eventsource"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/kpl"
@@ -26,17 +21,17 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
-// demoPatience limits the time of a request to the Kinesis emulator, and of an invocation of the handler. On a busy
-// machine the emulator takes many seconds for a request that AWS answers at once.
+// demoPatience limits the time of a request to the Kinesis emulator. On a busy machine the emulator takes many seconds
+// for a request that AWS answers at once.
 const demoPatience = 10 * time.Minute
 
 // streams are two streams of a local Kinesis. The handler reads one and writes to the other.
 type streams struct {
-	client   *kinesis.Client
-	handler  *recordhandler.Handler
-	source   string // name
-	in, out  string // ARNs
-	progress *eventsource.Checkpoint
+	client       *kinesis.Client
+	handler      *recordhandler.Handler
+	source, sink string            // names
+	in           string            // ARN of the source
+	progress     map[string]string // as in read
 }
 
 // openKinesis makes the streams if the environment names an endpoint. Without one it
@@ -49,15 +44,14 @@ func (d *demo) openKinesis(ctx context.Context) (demoStream, error) {
 	client = kinesis.New(client.Options(), func(o *kinesis.Options) {
 		o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(demoPatience)
 	})
-	s := &streams{client: client, source: d.campaign + "-in", progress: new(eventsource.Checkpoint)}
-	sink := d.campaign + "-out"
+	s := &streams{client: client, source: d.campaign + "-in", sink: d.campaign + "-out", progress: map[string]string{}}
 	if s.in, err = s.create(ctx, s.source, 2); err != nil {
 		return nil, err
 	}
-	if s.out, err = s.create(ctx, sink, 2); err != nil {
+	if _, err = s.create(ctx, s.sink, 2); err != nil {
 		return nil, err
 	}
-	s.handler, err = d.openHandler(ctx, client, sink)
+	s.handler, err = d.openHandler(ctx, client, s.sink)
 	return s, err
 }
 
@@ -122,26 +116,58 @@ func (s *streams) send(ctx context.Context, records [][]byte) error {
 			return fmt.Errorf("the demo failed: the local Kinesis refused %d records", failed)
 		}
 	}
-	return s.poll(ctx, s.in, s.progress, eventsource.Handler(s.handler.Handle))
+	return s.read(ctx, s.source, s.progress, func(shard string, records []types.Record) error {
+		return s.handle(ctx, shard, records)
+	})
 }
 
-// poll passes the records of a stream after the checkpoint to a function. If the function does not process a record,
-// the demo ends.
-func (s *streams) poll(
-	ctx context.Context, arn string, progress *eventsource.Checkpoint, f eventsource.Function,
+// read passes the records of a stream to a function, shard by shard. progress has the last sequence number that was read
+// from each shard.
+func (s *streams) read(
+	ctx context.Context, stream string, progress map[string]string, take func(shard string, records []types.Record) error,
 ) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	err := eventsource.Mapping{
-		Client: s.client, StreamARN: arn, Function: f, BatchSize: s.load().batches, ReportBatchItemFailures: true,
-		Retries: new(0), Timeout: demoPatience, Checkpoint: progress, PollPause: 10 * time.Millisecond, StopWhenDrained: true,
-		OnFailure: func(_ context.Context, d eventsource.Discard) error {
-			stop(fmt.Errorf("the demo failed: %d records of %s from %s on were not delivered: %w",
-				len(d.Records), d.Shard, *d.Records[0].SequenceNumber, d.Err))
-			return nil
-		},
-	}.Run(ctx)
-	return cmp.Or(context.Cause(ctx), err)
+	list, err := s.client.ListShards(ctx, &kinesis.ListShardsInput{StreamName: &stream})
+	if err != nil {
+		return err
+	}
+	for _, shard := range list.Shards {
+		begin := &kinesis.GetShardIteratorInput{
+			StreamName: &stream, ShardId: shard.ShardId, ShardIteratorType: types.ShardIteratorTypeTrimHorizon,
+		}
+		if last := progress[*shard.ShardId]; last != "" {
+			begin.ShardIteratorType, begin.StartingSequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, &last
+		}
+		at, err := s.client.GetShardIterator(ctx, begin)
+		if err != nil {
+			return err
+		}
+		for next, behind := at.ShardIterator, true; behind; {
+			page, err := s.client.GetRecords(ctx, &kinesis.GetRecordsInput{
+				ShardIterator: next, Limit: aws.Int32(int32(s.load().batches)),
+			})
+			if err != nil {
+				return err
+			}
+			if n := len(page.Records); n > 0 {
+				if err := take(*shard.ShardId, page.Records); err != nil {
+					return err
+				}
+				progress[*shard.ShardId] = *page.Records[n-1].SequenceNumber
+			}
+			next, behind = page.NextShardIterator, len(page.Records) > 0 || aws.ToInt64(page.MillisBehindLatest) > 0
+		}
+	}
+	return nil
+}
+
+// handle hands records of the first stream to the handler.
+func (s *streams) handle(ctx context.Context, shard string, records []types.Record) error {
+	var event events.KinesisEvent
+	for _, r := range records {
+		event.Records = append(event.Records,
+			eventRecord(s.in, shard, *r.SequenceNumber, *r.PartitionKey, r.Data, *r.ApproximateArrivalTimestamp))
+	}
+	return handle(ctx, s.handler, event)
 }
 
 // userPayloads returns the payloads in a record of the destination. Records of a KPL aggregate are aggregated again.
@@ -157,24 +183,21 @@ func userPayloads(data []byte) (payloads [][]byte, err error) {
 }
 
 func (s *streams) delivered(ctx context.Context) (ids []string, err error) {
-	var mu sync.Mutex // the shards are polled at the same time
-	err = s.poll(ctx, s.out, nil, func(_ context.Context, raw json.RawMessage) (json.RawMessage, error) {
-		var event events.KinesisEvent
-		if err := json.Unmarshal(raw, &event); err != nil {
-			return nil, err
-		}
-		var errs []error
-		mu.Lock()
-		defer mu.Unlock()
-		for _, r := range event.Records {
-			payloads, err := userPayloads(r.Kinesis.Data)
-			errs = append(errs, err)
+	err = s.read(ctx, s.sink, map[string]string{}, func(_ string, records []types.Record) error {
+		for _, r := range records {
+			payloads, err := userPayloads(r.Data)
+			if err != nil {
+				return err
+			}
 			for _, payload := range payloads {
 				id, err := demoID(payload)
-				ids, errs = append(ids, id), append(errs, err)
+				if err != nil {
+					return err
+				}
+				ids = append(ids, id)
 			}
 		}
-		return nil, errors.Join(errs...)
+		return nil
 	})
 	return ids, err
 }

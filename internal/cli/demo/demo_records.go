@@ -232,16 +232,8 @@ func (s *inProcess) load() demoLoad { return demoInProcess }
 func (s *inProcess) send(ctx context.Context, records [][]byte) error {
 	for len(records) > 0 {
 		n := min(s.load().batches, len(records))
-		event, err := json.Marshal(s.event(records[:n]))
-		if err != nil {
+		if err := handle(ctx, s.handler, s.event(records[:n])); err != nil {
 			return err
-		}
-		answer, err := s.handler.Handle(ctx, event)
-		if err != nil {
-			return err
-		}
-		if len(answer.BatchItemFailures) > 0 {
-			return fmt.Errorf("the demo failed: the handler failed at record %s", answer.BatchItemFailures[0].ItemIdentifier)
 		}
 		records = records[n:]
 	}
@@ -249,20 +241,38 @@ func (s *inProcess) send(ctx context.Context, records [][]byte) error {
 }
 
 func (s *inProcess) event(records [][]byte) (event events.KinesisEvent) {
-	const shard = "shardId-000000000000"
+	arn := "arn:aws:kinesis:us-east-1:123456789012:stream/" + s.demo.campaign
 	for _, data := range records {
 		s.last++
-		sequence := fmt.Sprint(s.last)
-		event.Records = append(event.Records, events.KinesisEventRecord{
-			EventID: shard + ":" + sequence, EventSource: "aws:kinesis", EventVersion: "1.0", AwsRegion: "us-east-1",
-			EventName: "aws:kinesis:record", EventSourceArn: "arn:aws:kinesis:us-east-1:123456789012:stream/" + s.demo.campaign,
-			Kinesis: events.KinesisRecord{
-				SequenceNumber: sequence, PartitionKey: "demo", Data: data, KinesisSchemaVersion: "1.0",
-				ApproximateArrivalTimestamp: events.SecondsEpochTime{Time: time.Now()},
-			},
-		})
+		event.Records = append(event.Records,
+			eventRecord(arn, "shardId-000000000000", fmt.Sprint(s.last), "demo", data, time.Now()))
 	}
 	return event
+}
+
+// eventRecord makes a record of an event as Lambda does.
+func eventRecord(arn, shard, sequence, key string, data []byte, arrival time.Time) events.KinesisEventRecord {
+	return events.KinesisEventRecord{
+		EventID: shard + ":" + sequence, EventSource: "aws:kinesis", EventVersion: "1.0", AwsRegion: "us-east-1",
+		EventName: "aws:kinesis:record", EventSourceArn: arn,
+		Kinesis: events.KinesisRecord{
+			SequenceNumber: sequence, PartitionKey: key, Data: data, KinesisSchemaVersion: "1.0",
+			ApproximateArrivalTimestamp: events.SecondsEpochTime{Time: arrival},
+		},
+	}
+}
+
+// handle hands an event to the handler. All of its records must be processed.
+func handle(ctx context.Context, h *recordhandler.Handler, event events.KinesisEvent) error {
+	raw, err := json.Marshal(event)
+	if err != nil {
+		return err
+	}
+	answer, err := h.Handle(ctx, raw)
+	if err == nil && len(answer.BatchItemFailures) > 0 {
+		err = fmt.Errorf("the demo failed: the handler failed at record %s", answer.BatchItemFailures[0].ItemIdentifier)
+	}
+	return err
 }
 
 func (s *inProcess) delivered(context.Context) (ids []string, err error) {

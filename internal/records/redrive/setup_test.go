@@ -20,9 +20,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
 	"github.com/oncebox/oncebox/internal/records/redrive"
 	"github.com/oncebox/oncebox/internal/testkit/dedupefault"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/deadletter"
@@ -384,7 +384,7 @@ func (w *world) live(records ...dedupe.Record) {
 func (w *world) giveUp(records ...dedupe.Record) (name string, message []byte) {
 	w.Helper()
 	d := eventsource.Discard{
-		Mapping: "3c1c0a40-0000-0000-0000-000000000000", Shard: shard, Condition: eventsource.RetryAttemptsExhausted,
+		Shard: shard, Condition: eventsource.RetryAttemptsExhausted,
 		FunctionARN: "arn:aws:lambda:eu-west-1:123456789012:function:" + function, StreamARN: arn, At: w.now,
 		Event: eventOf(w, records), ObjectID: "id-" + records[0].Sequence,
 	}

@@ -21,7 +21,7 @@
 //     shards, event source, instances, sink, clock and faults. A failing scenario is made smaller, and can be kept in
 //     testdata/histories.
 //   - TestKept plays the kept histories.
-//   - TestSources plays histories of sources other than Kinesis, and TestObjects those of object sinks.
+//   - TestQueues plays histories of queues, and TestObjects those of object sinks.
 //   - TestOneByOne compares batches of all shapes with deciding the records one at a time.
 //   - TestMutants plays scenarios with a broken rule, which the judge must find.
 package dedupefault

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

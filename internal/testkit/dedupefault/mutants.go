@@ -27,8 +27,6 @@ type Mutant struct {
 	sink     func(dedupe.ObjectSink, objectsink.Storage) dedupe.ObjectSink // breaks an object sink
 	letters  func(*World, dedupe.DeadLetter) dedupe.DeadLetter             // changes the dead letters that come again
 	log      bool                                                          // breaks a log ledger, so that its engine is MemoryLog
-
-	producersTimes bool // messages of CloudWatch Logs arrive at the times that producers have set
 }
 
 // engine is the engine on which the tests find the mutant.
@@ -41,7 +39,7 @@ func (m *Mutant) engine() Engine {
 
 // Catch is a test that must find a mutant. It is a case of package enginetest, a case of the tests of package dedupe,
 // a case of the level "objects" of package sinktest, a scenario of this package, played with its faults, or the
-// histories of "queues", "logs" or "objects". For the last two, Violates is the beginning of the violation. If it is
+// histories of "queues" or "objects". For the last two, Violates is the beginning of the violation. If it is
 // empty, any violation will do.
 type Catch struct{ Engine, Processor, Sink, Scenario, Histories, Violates string }
 
@@ -333,12 +331,6 @@ var Mutants = []Mutant{
 	{
 		Name: "purge-time-of-the-new-holder", hook: purgeTimeLowered, Rare: true,
 		CaughtBy: []Catch{{Processor: "queue/purge-time-of-a-take-over"}},
-	},
-
-	// A direct message of CloudWatch Logs.
-	{
-		Name: "arrivals-by-the-clocks-of-producers", producersTimes: true, log: true, Rare: true,
-		CaughtBy: []Catch{{Histories: "logs", Violates: "G6"}},
 	},
 }
 

@@ -35,7 +35,7 @@ func TestQueueMutants(t *testing.T) {
 		all = append(all, mutanttest.Mutant{Name: m.name, Changes: []mutanttest.Change{change}})
 	}
 	built := mutanttest.Build(t, "../../..", "internal/testkit/dedupefault", all...)
-	const histories = "-test.run=^TestSources$/^queues$/^memory$"
+	const histories = "-test.run=^TestQueues$/^memory$"
 	if output, err := search.In(t, built.Intact(), histories, "-seed=0", "-seeds=100"); err != nil {
 		t.Fatalf("without a mutant: %v\n%s", err, output)
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
 	"github.com/oncebox/oncebox/internal/records/redrive"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/recordhandler"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 // These are the times of all scenarios. No record is processed later than the horizon after its arrival: the mapping

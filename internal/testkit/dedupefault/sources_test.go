@@ -15,57 +15,27 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
-// sourceHistories are random histories of object sinks, and of sources other than Kinesis, by the names that mutants
-// use. A seed gives the same history each time.
+// sourceHistories are random histories of object sinks and of queues, by the names that mutants use. A seed gives the
+// same history each time.
 var sourceHistories = map[string]func(seed int) func(context.Context, dedupe.Store, *Mutant) error{
 	"objects": func(seed int) func(context.Context, dedupe.Store, *Mutant) error {
 		return objectHistories.Example(seed).play
-	},
-	"logs": func(seed int) func(context.Context, dedupe.Store, *Mutant) error {
-		return logsHistories.Example(seed).play
 	},
 	"queues": func(seed int) func(context.Context, dedupe.Store, *Mutant) error {
 		return queueHistories.Example(seed).play
 	},
 }
 
-// TestSources plays random histories of other sources, and those of queues on SQLite, too.
-func TestSources(t *testing.T) {
-	for name, history := range sourceHistories {
-		if name == "objects" {
-			continue // TestObjects plays them
-		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			engines, plays := []Engine{Memory, MemoryLog}, rapidChecks()
-			if name == "queues" { // they are quick
-				engines, plays = append(engines, SQLiteMemory), 5*plays
-			}
-			onEach(t, engines, func(t *testing.T, e Engine) {
-				store := e.Open(t)
-				search.Histories(t, search.Anywhere(), plays, func(seed int) error {
-					return history(seed)(t.Context(), store, nil)
-				})
-			})
+// TestQueues plays random histories of queues.
+func TestQueues(t *testing.T) {
+	t.Parallel()
+	onEach(t, []Engine{Memory, MemoryLog, SQLiteMemory}, func(t *testing.T, e Engine) {
+		store := e.Open(t)
+		search.Histories(t, search.Anywhere(), 5*rapidChecks(), func(seed int) error { // they are quick
+			return queueHistories.Example(seed).play(t.Context(), store, nil)
 		})
-	}
-}
-
-var logsHistories = rapid.Custom(func(t *rapid.T) logsHistory {
-	clocks := []time.Duration{-20 * 24 * time.Hour, -25 * time.Hour, -24 * time.Hour, -time.Hour, 0, 30 * time.Minute, 90 * time.Minute, 2 * time.Hour}
-	event := rapid.Custom(func(t *rapid.T) logEvent {
-		u := User{ID: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id"), FP: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp")}
-		return logEvent{u, rapid.SampledFrom(clocks).Draw(t, "clock")}
 	})
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) logsMessage {
-		pauses := rapid.SampledFrom([][2]time.Duration{{time.Minute, 2 * time.Minute}, {2 * time.Hour, 4 * time.Hour}})
-		return logsMessage{
-			Pauses: pauses.Draw(t, "pauses"),
-			After:  rapid.SampledFrom([]time.Duration{0, time.Minute, 9 * time.Minute, 15 * time.Minute, 20 * time.Hour}).Draw(t, "after"),
-			Events: rapid.SliceOfN(event, 1, 4).Draw(t, "events"), Fails: rapid.IntRange(0, 2).Draw(t, "fails"),
-		}
-	}), 1, 8).Draw(t, "messages")
-})
+}
 
 var queueHistories = rapid.Custom(func(t *rapid.T) (h queueHistory) {
 	h.FIFO, h.Chunk = rapid.Bool().Draw(t, "fifo"), rapid.SampledFrom([]int{1, 2, 3, 500}).Draw(t, "chunk")

@@ -16,7 +16,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 	"github.com/oncebox/oncebox/internal/testkit/memobjects"
 	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/pkg/deadletter"

@@ -15,7 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
@@ -143,19 +143,4 @@ func TestKinesisResharding(t *testing.T) {
 			t.Errorf("%s came from %v", key, shards)
 		}
 	}
-}
-
-// TestKinesisLatest: records from before the mapping are not delivered.
-func TestKinesisLatest(t *testing.T) {
-	testengine.CheckOnly(t)
-	t.Parallel()
-	s := newMockStream(t, 1)
-	s.put("0")
-	var r recorder
-	m := s.mapping(r.handle)
-	m.StartingPosition = eventsource.Latest
-	must(t, m.Run(t.Context()))
-	s.put("1")
-	must(t, m.Run(t.Context()))
-	r.are(t, "1")
 }

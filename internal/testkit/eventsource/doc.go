@@ -1,7 +1,6 @@
 // Package eventsource emulates Lambda's event source mapping for Kinesis. It reads a stream and
 // hands its records to a function in this process, with the rules of a mapping for batches, order,
-// failures, retries and discarded records. It is for tests and demos: no other emulator has these
-// rules.
+// failures, retries and discarded records. It is for tests: no other emulator has these rules.
 //
 // [Mapping] has the settings of Lambda. [Mapping.Run] runs one mapping in real time, on any
 // stream, for example of kinesis-mock. [Sim] runs several mappings in virtual time on a [Stream]
@@ -47,8 +46,8 @@
 //
 // AWS documents these rules, and this package follows them:
 //
-//   - A batch holds records of one shard, with limits of number, window and payload.
-//   - The form of the event, and the starting positions.
+//   - A batch holds records of one shard, with limits of number and payload.
+//   - The form of the event.
 //   - A parent shard is read before its children.
 //   - Several batches of a shard run at a time, and the records of a partition key stay in order.
 //   - Which answers mean success, failure or a partial failure. Answers count only with
@@ -76,9 +75,7 @@
 //     shard only when 20,000 records of the shard wait.
 //   - A shard has one checkpoint, before its first unfinished record. The checkpoint never moves
 //     back. So a restart delivers again what faster lanes had finished.
-//   - A child starts when all records of its parent are delivered or discarded, not only read. A
-//     window does not delay the last batch of a closed shard. With LATEST, shards that are made
-//     later are read from their beginning.
+//   - A child starts when all records of its parent are delivered or discarded, not only read.
 //   - Records that outlive the retention of the stream while the mapping retries them are lost.
 //     They go to no destination.
 //   - An answer that AWS calls a complete failure (an empty, null or misnamed identifier) is a
@@ -89,9 +86,9 @@
 //
 // # Not emulated
 //
-//   - Enhanced fan-out and its decoding of aggregates, tumbling windows, filters, Kafka
-//     destinations, provisioned pollers, limits of throughput, and changes of settings while a
-//     mapping runs.
+//   - Enhanced fan-out and its decoding of aggregates, starting positions other than TRIM_HORIZON,
+//     batching and tumbling windows, filters, Kafka destinations, provisioned pollers, limits of
+//     throughput, and changes of settings while a mapping runs.
 //   - A record that alone exceeds the payload limit is delivered all the same. AWS gave such a record
 //     to no invocation. Without retries it went to the destination, and the next record was delivered
 //     (Observed, kinesis_oversized.json).
@@ -100,9 +97,6 @@
 //     BisectBatchOnFunctionError). Here each part has a document of its own.
 //   - Null partition keys (Kinesis Data Streams Developer Guide, "AWS Lambda triggers with
 //     service-managed streams") are empty texts here.
-//   - With LATEST "the event source mapping could miss events during creation or updates" (Lambda
-//     Developer Guide, "Process Amazon Kinesis Data Streams records with Lambda"). Here it misses
-//     none.
 //   - Lambda delivers records twice by itself ("Lambda event source mappings process each event at
 //     least once", Using). A test causes this with a second poller or a restart.
 package eventsource

@@ -2,12 +2,11 @@ package eventsource_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 // The comments name the pages of AWS by the words in doc.go.
@@ -249,24 +248,6 @@ func TestThrottle(t *testing.T) {
 	w.batches("0 1")
 	w.discarded("2")
 	equal(t, "condition", w.given[0].Condition, eventsource.RecordAgeExceeded)
-}
-
-// TestThrottledByTheFunction: a Function can return ErrThrottled itself.
-func TestThrottledByTheFunction(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 1)
-	w.send("0")
-	w.mapping.Retries = new(0)
-	w.answer = func(call) (json.RawMessage, error) {
-		if len(w.calls) < 3 {
-			return nil, fmt.Errorf("invoke: %w", eventsource.ErrThrottled)
-		}
-		return nil, nil
-	}
-	w.start()
-	w.drain()
-	w.batches("0, 0, 0")
-	w.discarded("")
 }
 
 // TestRecordAge: records older than the limit are not sent to the function (Options,

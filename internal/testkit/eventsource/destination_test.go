@@ -4,30 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
-
-	"github.com/oncebox/oncebox/internal/records/eventsource"
-	"github.com/oncebox/oncebox/internal/testkit/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
-const mappingID = "2b733bdc-8ac3-4df5-af3a-1827b3b11284"
+const mappingID = "00000000-0000-4000-8000-000000000000"
 
 // discard returns two records that arrived a second apart and had two attempts.
 func discard(t *testing.T, answer func(call) (json.RawMessage, error)) eventsource.Discard {
 	t.Helper()
 	w := newWorld(t, 1)
-	w.mapping.Retries, w.mapping.UUID = new(1), mappingID
+	w.mapping.Retries = new(1)
 	w.send("0")
 	w.advance(time.Second)
 	w.send("1")
@@ -157,50 +148,5 @@ func TestNoDestination(t *testing.T) {
 			w.drain()
 			w.batches("0 1, 2")
 		})
-	}
-}
-
-// TestToBucket: the bucket gets the object.
-func TestToBucket(t *testing.T) {
-	t.Parallel()
-	endpoint := testengine.S3(t, "given-up")
-	client := s3.New(s3.Options{
-		Region: "us-east-1", BaseEndpoint: &endpoint, UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
-	d := discard(t, throwing("0"))
-	must(t, eventsource.ToBucket(client, "given-up")(t.Context(), d))
-	key, body := d.Object()
-	out, err := client.GetObject(t.Context(), &s3.GetObjectInput{Bucket: aws.String("given-up"), Key: &key})
-	must(t, err)
-	got, err := io.ReadAll(out.Body)
-	must(t, err)
-	equal(t, "object", string(got), string(body))
-	if err := eventsource.ToBucket(client, "missing")(t.Context(), d); err == nil {
-		t.Error("kept in a bucket that is not there")
-	}
-}
-
-// TestToQueue: the queue gets the message.
-func TestToQueue(t *testing.T) {
-	t.Parallel()
-	var body struct{ QueueUrl, MessageBody string }
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if json.NewDecoder(r.Body).Decode(&body) != nil || body.QueueUrl == "" {
-			w.WriteHeader(http.StatusBadRequest)
-			return
-		}
-		_, _ = io.WriteString(w, `{"MessageId":"1"}`)
-	}))
-	t.Cleanup(server.Close)
-	client := sqs.New(sqs.Options{
-		Region: "us-east-1", BaseEndpoint: &server.URL, DisableMessageChecksumValidation: true,
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""), RetryMaxAttempts: 1,
-	})
-	d := discard(t, throwing("0"))
-	must(t, eventsource.ToQueue(client, "http://queue/notifier")(t.Context(), d))
-	equal(t, "message", body.MessageBody, string(d.Message()))
-	if err := eventsource.ToQueue(client, "")(t.Context(), d); err == nil {
-		t.Error("sent to no queue")
 	}
 }

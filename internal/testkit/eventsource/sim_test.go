@@ -13,7 +13,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 // TestTimeout: a function that misses its deadline has failed (Discarded: splitting is also for
@@ -189,11 +189,11 @@ func TestStopLeavesInvocations(t *testing.T) {
 	w.advance(500 * time.Millisecond)
 	p.Stop()
 	w.advance(time.Minute)
-	equal(t, "checkpoint", w.mapping.Checkpoint.Of("shardId-000000000000").Sequence, "")
+	equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard), "")
 	w.start()
 	w.drain()
 	w.batches("0, 0")
-	equal(t, "checkpoint", w.mapping.Checkpoint.Of("shardId-000000000000").Sequence, w.put["0"])
+	equal(t, "checkpoint", w.mapping.Checkpoint.Of(firstShard), w.put["0"])
 }
 
 // failingStream is a stream with a shard that cannot be read.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 // lanes returns a world whose shard has four lanes, and two keys of different lanes.
@@ -179,7 +179,7 @@ func TestCheckpointOfSeveralLanes(t *testing.T) {
 	w.answer = throwing("1")
 	p := w.start()
 	w.advance(time.Minute)
-	checkpoint := func() string { return w.mapping.Checkpoint.Of("shardId-000000000000").Sequence }
+	checkpoint := func() string { return w.mapping.Checkpoint.Of(firstShard) }
 	equal(t, "checkpoint", checkpoint(), w.put["0"])
 	p.Stop()
 	w.answer, w.calls = nil, nil

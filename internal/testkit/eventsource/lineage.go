@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
@@ -13,10 +12,6 @@ import (
 // list finds the shards that the mapping does not know. The mapping needs it at the start and
 // after the end of a shard, since every later shard has a parent that ended.
 func (p *poller) list(ctx context.Context) error {
-	since := time.Time{}
-	if p.StartingPosition == Latest && !p.Checkpoint.began() {
-		since = p.now()
-	}
 	in := &kinesis.ListShardsInput{StreamName: &p.stream.Name}
 	for {
 		out, err := p.Client.ListShards(ctx, in)
@@ -24,7 +19,7 @@ func (p *poller) list(ctx context.Context) error {
 			return fmt.Errorf("eventsource: shards of %s: %w", p.stream, err)
 		}
 		for _, s := range out.Shards {
-			p.add(s, since)
+			p.add(s)
 		}
 		if out.NextToken == nil {
 			p.unlisted = false
@@ -34,7 +29,7 @@ func (p *poller) list(ctx context.Context) error {
 	}
 }
 
-func (p *poller) add(found types.Shard, since time.Time) {
+func (p *poller) add(found types.Shard) {
 	if p.shard(*found.ShardId) != nil {
 		return
 	}
@@ -44,8 +39,6 @@ func (p *poller) add(found types.Shard, since time.Time) {
 			s.parents = append(s.parents, *parent)
 		}
 	}
-	s.latest = !since.IsZero() && p.ready(s) // the end of the shard moves while it waits for its parents
-	p.Checkpoint.add(s.id, since)
 	p.shards = append(p.shards, s)
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 // TestParentsBeforeChildren: a parent is read to its end before its children (Resharding), also if
@@ -62,41 +62,33 @@ func TestAMergedShardHasTwoParents(t *testing.T) {
 // records of a key stay in order.
 func TestReshardingWhileRunning(t *testing.T) {
 	t.Parallel()
-	for _, position := range []eventsource.StartingPosition{eventsource.TrimHorizon, eventsource.Latest, eventsource.AtTimestamp} {
-		t.Run(string(position), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 2)
-			w.mapping.BatchSize, w.mapping.StartingPosition = 3, position
-			if position == eventsource.AtTimestamp {
-				w.mapping.StartingTimestamp = start
-			}
-			w.start()
-			w.advance(5 * time.Second)
-			want := map[string]string{}
-			for i := range 60 {
-				key := fmt.Sprint("key-", i%7)
-				w.stream.Put(key, []byte(fmt.Sprint(i)))
-				want[key] += fmt.Sprint(i, " ")
-				switch open := w.stream.Open(); i % 20 {
-				case 5, 11:
-					must(t, w.stream.Split(open[w.sim.Rand.IntN(len(open))]))
-				case 15:
-					must(t, w.stream.Merge(open[0], open[1]))
-				}
-				if i%4 == 0 {
-					w.advance(time.Second)
-				}
-			}
-			w.drain()
-			got := map[string]string{}
-			for _, c := range w.calls {
-				for i, r := range c.event.Records {
-					got[r.Kinesis.PartitionKey] += c.data[i] + " "
-				}
-			}
-			equal(t, "records by key", fmt.Sprint(got), fmt.Sprint(want))
-		})
+	w := newWorld(t, 2)
+	w.mapping.BatchSize = 3
+	w.start()
+	w.advance(5 * time.Second)
+	want := map[string]string{}
+	for i := range 60 {
+		key := fmt.Sprint("key-", i%7)
+		w.stream.Put(key, []byte(fmt.Sprint(i)))
+		want[key] += fmt.Sprint(i, " ")
+		switch open := w.stream.Open(); i % 20 {
+		case 5, 11:
+			must(t, w.stream.Split(open[w.sim.Rand.IntN(len(open))]))
+		case 15:
+			must(t, w.stream.Merge(open[0], open[1]))
+		}
+		if i%4 == 0 {
+			w.advance(time.Second)
+		}
 	}
+	w.drain()
+	got := map[string]string{}
+	for _, c := range w.calls {
+		for i, r := range c.event.Records {
+			got[r.Kinesis.PartitionKey] += c.data[i] + " "
+		}
+	}
+	equal(t, "records by key", fmt.Sprint(got), fmt.Sprint(want))
 }
 
 // TestParentThatIsGone: no shard waits for a parent that has outlived the retention.
@@ -110,33 +102,6 @@ func TestParentThatIsGone(t *testing.T) {
 	w.start()
 	w.drain()
 	w.batches("1")
-}
-
-// TestStartingPosition: "Latest – Process new records that are added to the stream. Trim
-// horizon – Process all records in the stream. At timestamp – Process records starting
-// from a specific time" (Options).
-func TestStartingPosition(t *testing.T) {
-	t.Parallel()
-	for position, want := range map[eventsource.StartingPosition]string{
-		"": "0 1, 2", eventsource.TrimHorizon: "0 1, 2", eventsource.Latest: "2", eventsource.AtTimestamp: "1, 2",
-	} {
-		t.Run(string(position), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 1)
-			w.mapping.StartingPosition = position
-			w.send("0")
-			w.advance(time.Second)
-			if position == eventsource.AtTimestamp {
-				w.mapping.StartingTimestamp = w.sim.Now()
-			}
-			w.send("1")
-			w.start()
-			w.drain()
-			w.send("2")
-			w.drain()
-			w.batches(want)
-		})
-	}
 }
 
 // TestTrimHorizonIsWhatIsLeft: records can be read until the end of the retention.

@@ -1,7 +1,6 @@
 package eventsource
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,8 +8,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
 )
 
 // Condition is the reason why records were discarded.
@@ -25,7 +22,6 @@ const (
 
 // Discard holds records that a mapping discards: consecutive records of one batch.
 type Discard struct {
-	Mapping     string // its UUID
 	FunctionARN string
 	StreamARN   string
 	Shard       string
@@ -42,6 +38,9 @@ type Discard struct {
 // Destination takes discarded records. If it returns an error, the records are lost and counted (Metrics,
 // DestinationDeliveryFailures).
 type Destination func(ctx context.Context, d Discard) error
+
+// mappingID is the UUID of all mappings.
+const mappingID = "00000000-0000-4000-8000-000000000000"
 
 // timeFormat is the format of times in documents.
 const timeFormat = "2006-01-02T15:04:05.000Z"
@@ -119,7 +118,7 @@ func (d Discard) Object() (key string, body []byte) {
 	doc.Payload = string(d.Event)
 	at := d.At.UTC()
 	return fmt.Sprintf("aws/lambda/%s/%s/%s/%s-%s",
-		d.Mapping, d.Shard, at.Format("2006/01/02"), at.Format("2006-01-02T15.04.05"), d.ObjectID), encode(doc)
+		mappingID, d.Shard, at.Format("2006/01/02"), at.Format("2006-01-02T15.04.05"), d.ObjectID), encode(doc)
 }
 
 func encode(doc document) []byte {
@@ -128,21 +127,4 @@ func encode(doc document) []byte {
 		panic(err)
 	}
 	return text
-}
-
-// ToBucket returns a Destination that puts an object for each Discard.
-func ToBucket(client *s3.Client, bucket string) Destination {
-	return func(ctx context.Context, d Discard) error {
-		key, body := d.Object()
-		_, err := client.PutObject(ctx, &s3.PutObjectInput{Bucket: &bucket, Key: &key, Body: bytes.NewReader(body)})
-		return err
-	}
-}
-
-// ToQueue returns a Destination that sends a message for each Discard.
-func ToQueue(client *sqs.Client, url string) Destination {
-	return func(ctx context.Context, d Discard) error {
-		_, err := client.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: &url, MessageBody: aws.String(string(d.Message()))})
-		return err
-	}
 }

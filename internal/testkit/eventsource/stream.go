@@ -213,10 +213,6 @@ func (s *Stream) GetShardIterator(_ context.Context, in *kinesis.GetShardIterato
 	switch in.ShardIteratorType {
 	case types.ShardIteratorTypeTrimHorizon:
 		return from(func(types.Record) bool { return true }), nil
-	case types.ShardIteratorTypeLatest:
-		return from(func(types.Record) bool { return false }), nil
-	case types.ShardIteratorTypeAtTimestamp:
-		return from(func(r types.Record) bool { return !r.ApproximateArrivalTimestamp.Before(*in.Timestamp) }), nil
 	case types.ShardIteratorTypeAfterSequenceNumber:
 		return from(func(r types.Record) bool {
 			return dedupe.CompareSequence(*r.SequenceNumber, *in.StartingSequenceNumber) > 0

@@ -15,7 +15,6 @@ import (
 type shard struct {
 	id       string
 	parents  []string
-	latest   bool // read from its end at the first read
 	iterator *string
 	last     *string   // sequence number of the last record that was read
 	readAt   time.Time // the earliest time of the next read
@@ -34,18 +33,15 @@ const (
 	maxRead = 10_000
 )
 
-// wants returns how many more records the lanes of the shard can use: lanes without a batch, and
-// without one that is due. "By default, Lambda invokes your function as soon as
-// records are available" (Using).
+// wants returns how many more records the lanes of the shard can use: those without a batch and without records.
 func (p *poller) wants(s *shard) int {
 	if s.ended || len(s.order) >= maxHeld {
 		return 0
 	}
 	n := 0
 	for i := range s.lanes {
-		l := &s.lanes[i]
-		if len(l.work) == 0 && (len(l.queue) == 0 || due(l.queue, p.BatchSize, p.BatchWindow, false).After(p.now())) {
-			n += p.BatchSize - len(l.queue)
+		if l := &s.lanes[i]; len(l.work) == 0 && len(l.queue) == 0 {
+			n += p.BatchSize
 		}
 	}
 	return min(n, maxRead)
@@ -65,7 +61,7 @@ func (p *poller) tryRead(ctx context.Context, s *shard, limit int) error {
 		if err != nil {
 			return err
 		}
-		s.iterator, s.latest = out.ShardIterator, false
+		s.iterator = out.ShardIterator
 	}
 	out, err := p.Client.GetRecords(ctx, &kinesis.GetRecordsInput{ShardIterator: s.iterator, Limit: aws.Int32(int32(limit))})
 	if _, expired := errors.AsType[*types.ExpiredIteratorException](err); expired {
@@ -97,27 +93,17 @@ func (p *poller) tryRead(ctx context.Context, s *shard, limit int) error {
 }
 
 // position returns where to continue reading: after the last record that was read, else after the
-// checkpoint, else at the starting position of the mapping (Options).
-//
-// Assumed: LATEST is the end of the shard when the mapping finds it, also for a mapping that is
-// restarted before its first checkpoint and for shards that wait for their parents. Shards that a
-// resharding makes later are read from their beginning. Otherwise records would be skipped.
+// checkpoint, else at the beginning.
 func (p *poller) position(s *shard) *kinesis.GetShardIteratorInput {
-	in := &kinesis.GetShardIteratorInput{StreamName: &p.stream.Name, ShardId: &s.id}
-	progress := p.Checkpoint.Of(s.id)
-	switch {
-	case s.last != nil:
-		in.ShardIteratorType, in.StartingSequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, s.last
-	case progress.Sequence != "":
-		in.ShardIteratorType, in.StartingSequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, &progress.Sequence
-	case p.StartingPosition == AtTimestamp:
-		in.ShardIteratorType, in.Timestamp = types.ShardIteratorTypeAtTimestamp, &p.StartingTimestamp
-	case s.latest:
-		in.ShardIteratorType = types.ShardIteratorTypeLatest
-	case !progress.since.IsZero():
-		in.ShardIteratorType, in.Timestamp = types.ShardIteratorTypeAtTimestamp, &progress.since
-	default:
-		in.ShardIteratorType = types.ShardIteratorTypeTrimHorizon
+	in := &kinesis.GetShardIteratorInput{
+		StreamName: &p.stream.Name, ShardId: &s.id, ShardIteratorType: types.ShardIteratorTypeTrimHorizon,
+	}
+	last := s.last
+	if done := p.Checkpoint.Of(s.id); last == nil && done != "" {
+		last = &done
+	}
+	if last != nil {
+		in.ShardIteratorType, in.StartingSequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, last
 	}
 	return in
 }

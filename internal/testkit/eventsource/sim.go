@@ -238,7 +238,7 @@ func (s *Sim) begin(ctx context.Context, p *Poller, inv *Invocation) {
 		si.fate = s.Fate(inv)
 	}
 	if si.fate.Throttle {
-		p.finish(ctx, inv, nil, ErrThrottled)
+		p.finish(ctx, inv, nil, errThrottled)
 		return
 	}
 	s.invocations = append(s.invocations, si)

@@ -37,26 +37,15 @@ func Handler(handle func(context.Context, json.RawMessage) (events.KinesisEventR
 }
 
 var (
-	// ErrThrottled is the error of an invocation that did not reach the function, because of a
-	// throttle or a failure of Lambda. A Function may return it too.
-	ErrThrottled = errors.New("eventsource: throttled, the function was not reached")
+	// errThrottled is the error of an invocation that did not reach the function, because of a
+	// throttle or a failure of Lambda.
+	errThrottled = errors.New("eventsource: throttled, the function was not reached")
 
 	// ErrTimedOut is the error of an invocation that reached its deadline.
 	ErrTimedOut = errors.New("eventsource: the function timed out")
 
 	// ErrCrashed is the error of an invocation that ended without an answer.
 	ErrCrashed = errors.New("eventsource: the function exited without an answer")
-)
-
-// StartingPosition is where a mapping without a checkpoint begins to read a stream.
-type StartingPosition string
-
-// The starting positions. Lambda has no default. Here it is TrimHorizon, which this project
-// deploys.
-const (
-	TrimHorizon StartingPosition = "TRIM_HORIZON"
-	Latest      StartingPosition = "LATEST"
-	AtTimestamp StartingPosition = "AT_TIMESTAMP"
 )
 
 // Reading selects the action of a mapping with Bisect after an answer that names the first record of a batch. AWS
@@ -76,16 +65,9 @@ const (
 	BisectBatch Reading = "BISECT_BATCH"
 )
 
-// Limits and defaults of event source mappings (Parameters; Lambda API Reference,
-// "CreateEventSourceMapping").
+// DefaultBatchSize is the default of event source mappings (Parameters).
 const (
 	DefaultBatchSize = 100
-	maxBatchSize     = 10_000
-	maxWindow        = 5 * time.Minute
-	maxParallel      = 10
-	maxRetries       = 10_000
-	minRecordAge     = time.Minute
-	maxRecordAge     = 7 * 24 * time.Hour
 	unlimited        = -1 // for retries and record age
 )
 
@@ -106,18 +88,15 @@ const (
 )
 
 // Mapping delivers the records of a stream to a function, as an event source mapping of Lambda
-// does. It has the settings of Lambda. Zero values mean the defaults of Lambda.
+// does, from the beginning of the stream. It has those settings of Lambda that the tests of this project need. Zero
+// values mean the defaults of Lambda. It does not check that Lambda takes the settings.
 type Mapping struct {
 	Client    Kinesis
 	StreamARN string
 	Function  Function
 
-	StartingPosition  StartingPosition
-	StartingTimestamp time.Time // of AtTimestamp
-
-	BatchSize       int           // maximum of records in a batch, up to 10,000; default 100
-	BatchWindow     time.Duration // time to gather a batch, up to 5 minutes; default 0
-	Parallelization int           // concurrent batches of a shard, up to 10; default 1
+	BatchSize       int // maximum of records in a batch, up to 10,000; default 100
+	Parallelization int // concurrent batches of a shard, up to 10; default 1
 
 	// ReportBatchItemFailures makes the mapping read answers. Without it every answer is success.
 	ReportBatchItemFailures bool
@@ -127,7 +106,6 @@ type Mapping struct {
 	RecordAge               time.Duration // a minute to 7 days; 0 or -1: no limit
 	OnFailure               Destination   // nil: discarded records are lost
 
-	UUID        string // of the mapping; the default is a fixed one
 	FunctionARN string // the default is in the account and region of the stream
 
 	// Timeout is the time-out of the function.
@@ -147,13 +125,12 @@ type Mapping struct {
 	StopWhenDrained bool
 }
 
-// complete checks the settings and sets the defaults.
+// complete sets the defaults.
 func (m *Mapping) complete() (dedupe.Stream, error) {
 	stream, err := dedupe.ParseStreamARN(m.StreamARN)
 	if err != nil {
 		return stream, fmt.Errorf("eventsource: %w", err)
 	}
-	setDefault(&m.StartingPosition, TrimHorizon)
 	setDefault(&m.Reading, RetryBatch)
 	setDefault(&m.BatchSize, DefaultBatchSize)
 	setDefault(&m.Parallelization, 1)
@@ -161,7 +138,6 @@ func (m *Mapping) complete() (dedupe.Stream, error) {
 	setDefault(&m.Timeout, DefaultTimeout)
 	setDefault(&m.PollPause, DefaultPollPause)
 	setDefault(&m.RetryPause, DefaultRetryPause)
-	setDefault(&m.UUID, "00000000-0000-4000-8000-000000000000")
 	setDefault(&m.FunctionARN, "arn:aws:lambda:"+stream.Region+":"+stream.Account+":function:eventsource")
 	if m.Retries == nil {
 		m.Retries = new(unlimited)
@@ -169,28 +145,7 @@ func (m *Mapping) complete() (dedupe.Stream, error) {
 	if m.Checkpoint == nil {
 		m.Checkpoint = new(Checkpoint)
 	}
-	var wrong []error
-	refuse := func(bad bool, format string, a ...any) {
-		if bad {
-			wrong = append(wrong, fmt.Errorf("eventsource: "+format, a...))
-		}
-	}
-	refuse(m.BatchSize < 1 || m.BatchSize > maxBatchSize, "the BatchSize is %d, want 1 to %d", m.BatchSize, maxBatchSize)
-	refuse(m.BatchWindow < 0 || m.BatchWindow > maxWindow || m.BatchWindow%time.Second != 0,
-		"the BatchWindow is %v, want whole seconds up to %v", m.BatchWindow, maxWindow)
-	refuse(m.Parallelization < 1 || m.Parallelization > maxParallel, "the Parallelization is %d, want 1 to %d", m.Parallelization, maxParallel)
-	refuse(*m.Retries < unlimited || *m.Retries > maxRetries, "the Retries are %d, want %d to %d", *m.Retries, unlimited, maxRetries)
-	refuse(m.RecordAge != unlimited && (m.RecordAge < minRecordAge || m.RecordAge > maxRecordAge || m.RecordAge%time.Second != 0),
-		"the RecordAge is %v, want whole seconds from %v to %v", m.RecordAge, minRecordAge, maxRecordAge)
-	switch m.StartingPosition {
-	case TrimHorizon, Latest, AtTimestamp:
-	default:
-		refuse(true, "the StartingPosition is %q, want one of %s, %s and %s", m.StartingPosition, TrimHorizon, Latest, AtTimestamp)
-	}
-	refuse(m.Reading != RetryBatch && m.Reading != BisectBatch,
-		"the Reading is %q, want %s or %s", m.Reading, RetryBatch, BisectBatch)
-	refuse((m.StartingPosition == AtTimestamp) == m.StartingTimestamp.IsZero(), "a StartingTimestamp goes with %s and with nothing else", AtTimestamp)
-	return stream, errors.Join(wrong...)
+	return stream, nil
 }
 
 func setDefault[T comparable](field *T, value T) {

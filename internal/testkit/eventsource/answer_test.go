@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 // TestAnswers lists answers to a batch of four records (Partial, "Success and failure

@@ -79,7 +79,7 @@ func (p *poller) actions() []action {
 			case len(l.work) > 0:
 				all = append(all, action{l.retryAt, start})
 			case len(l.queue) > 0:
-				all = append(all, action{due(l.queue, p.BatchSize, p.BatchWindow, s.ended), start})
+				all = append(all, action{l.queue[0].read, start})
 			}
 		}
 	}
@@ -99,7 +99,7 @@ func (p *poller) drained() bool {
 // attempts left (Discarded). In that case it returns nil.
 func (p *poller) start(ctx context.Context, s *shard, l *lane) *Invocation {
 	if len(l.work) == 0 {
-		n, _ := nextBatch(l.queue, p.BatchSize)
+		n := nextBatch(l.queue, p.BatchSize)
 		l.work, l.queue = []batch{{items: l.queue[:n:n]}}, l.queue[n:]
 	}
 	b, now := &l.work[0], p.now()
@@ -125,7 +125,7 @@ func (p *poller) finish(ctx context.Context, inv *Invocation, answer json.RawMes
 	s, l := inv.shard, inv.lane
 	l.busy = false
 	b := l.work[0]
-	o := outcome{failed: true, err: err, throttled: errors.Is(err, ErrThrottled)}
+	o := outcome{failed: true, err: err, throttled: errors.Is(err, errThrottled)}
 	switch {
 	case err != nil:
 	case p.ReportBatchItemFailures:
@@ -182,7 +182,7 @@ func (l *lane) split(v decision) {
 // discard sends records to the destination, or counts them as lost.
 func (p *poller) discard(ctx context.Context, s *shard, items []*item, d Discard) {
 	if p.OnFailure != nil {
-		d.Mapping, d.FunctionARN, d.StreamARN, d.Shard = p.UUID, p.FunctionARN, p.StreamARN, s.id
+		d.FunctionARN, d.StreamARN, d.Shard = p.FunctionARN, p.StreamARN, s.id
 		d.Records, d.Event, d.At, d.ObjectID = recordsOf(items), event(items), p.now(), p.newID()
 		if p.OnFailure(ctx, d) == nil {
 			return

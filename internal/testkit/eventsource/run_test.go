@@ -19,7 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 // recorder is a function that records its batches.
@@ -69,10 +69,9 @@ func run(t *testing.T, f eventsource.Function, change func(*eventsource.Stream, 
 func TestRunDrains(t *testing.T) {
 	t.Parallel()
 	var r recorder
-	run(t, r.handle, func(s *eventsource.Stream, m *eventsource.Mapping) {
+	run(t, r.handle, func(s *eventsource.Stream, _ *eventsource.Mapping) {
 		must(t, s.Split(s.Open()[0]))
 		s.Put("5", []byte("5"))
-		m.BatchWindow = 5 * time.Minute
 	}, numbers(5)...)
 	r.are(t, "0 1, 2 3, 4, 5")
 }
@@ -172,42 +171,6 @@ func TestWithoutACheckpointEachRunStartsAnew(t *testing.T) {
 		must(t, m.Run(t.Context()))
 		r.are(t, "a, a, a")
 	})
-}
-
-// TestRefused lists settings that Lambda refuses (Parameters; Lambda API Reference,
-// "CreateEventSourceMapping").
-func TestRefused(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*eventsource.Mapping){
-		"no ARN":              func(m *eventsource.Mapping) { m.StreamARN = "" },
-		"other ARN":           func(m *eventsource.Mapping) { m.StreamARN = "arn:aws:sqs:us-east-1:123456789012:clicks" },
-		"large batch":         func(m *eventsource.Mapping) { m.BatchSize = 10_001 },
-		"negative batch":      func(m *eventsource.Mapping) { m.BatchSize = -1 },
-		"long window":         func(m *eventsource.Mapping) { m.BatchWindow = 301 * time.Second },
-		"split second window": func(m *eventsource.Mapping) { m.BatchWindow = 500 * time.Millisecond },
-		"negative window":     func(m *eventsource.Mapping) { m.BatchWindow = -time.Second },
-		"eleven batches":      func(m *eventsource.Mapping) { m.Parallelization = 11 },
-		"minus one batches":   func(m *eventsource.Mapping) { m.Parallelization = -1 },
-		"retries":             func(m *eventsource.Mapping) { m.Retries = new(-2) },
-		"many retries":        func(m *eventsource.Mapping) { m.Retries = new(10_001) },
-		"young record":        func(m *eventsource.Mapping) { m.RecordAge = 59 * time.Second },
-		"old record":          func(m *eventsource.Mapping) { m.RecordAge = 7*24*time.Hour + time.Second },
-		"split second age":    func(m *eventsource.Mapping) { m.RecordAge = time.Minute + time.Millisecond },
-		"reading":             func(m *eventsource.Mapping) { m.Reading = "BOTH" },
-		"position":            func(m *eventsource.Mapping) { m.StartingPosition = "SOMEWHERE" },
-		"no timestamp":        func(m *eventsource.Mapping) { m.StartingPosition = eventsource.AtTimestamp },
-		"needless timestamp":  func(m *eventsource.Mapping) { m.StartingTimestamp = start },
-	} {
-		w := newWorld(t, 1)
-		w.mapping.StopWhenDrained = true
-		change(&w.mapping)
-		if err := w.mapping.Run(t.Context()); err == nil {
-			t.Errorf("%s: run", name)
-		}
-		if _, err := w.sim.Start(w.mapping); err == nil {
-			t.Errorf("%s: started", name)
-		}
-	}
 }
 
 // scripted is a stream with one shard on each page of the list. Its GetRecords answers as the

@@ -8,12 +8,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
-	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/eventsource"
 )
 
 // TestBatchSize: "The maximum number of records in each batch" (Lambda API Reference,
@@ -63,71 +62,6 @@ func TestBatchesHoldOneShard(t *testing.T) {
 	}
 	equal(t, "records", seen, 100)
 	equal(t, "shards", len(last), 4)
-}
-
-// TestBatchWindow: "Lambda continues to read records from the event source until it
-// has gathered a full batch, the batching window expires, or the batch reaches the
-// payload limit of 6 MB"; by default it does not wait (Using).
-func TestBatchWindow(t *testing.T) {
-	t.Parallel()
-	t.Run("none", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t, 1)
-		w.start()
-		w.advance(10 * time.Second)
-		w.send("0")
-		w.advance(time.Second)
-		w.send("1")
-		w.drain()
-		w.batches("0, 1")
-	})
-	t.Run("expires", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t, 1)
-		w.mapping.BatchWindow = 5 * time.Second
-		w.send("0")
-		w.start()
-		w.advance(3 * time.Second)
-		w.send("1")
-		w.advance(4 * time.Second)
-		w.batches("0 1")
-		equal(t, "invoked", w.calls[0].at, 5*time.Second)
-		w.send("2")
-		w.advance(4 * time.Second)
-		w.batches("0 1") // the next window begins at the first record of its batch
-		w.drain()
-		w.batches("0 1, 2")
-	})
-	t.Run("full", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t, 1)
-		w.mapping.BatchWindow, w.mapping.BatchSize = 5*time.Minute, 3
-		w.send(numbers(4)...)
-		w.start()
-		w.advance(2 * time.Second)
-		w.batches("0 1 2")
-	})
-	t.Run("payload", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t, 1)
-		w.mapping.BatchWindow, w.mapping.BatchSize = 5*time.Minute, 10_000
-		for range 6 {
-			w.stream.Put("k", make([]byte, 1<<20))
-		}
-		w.start()
-		w.advance(2 * time.Second)
-		equal(t, "invocations", len(w.calls), 1)
-	})
-	t.Run("end of the shard", func(t *testing.T) { // assumed: no more records can come
-		t.Parallel()
-		w := newWorld(t, 1)
-		w.mapping.BatchWindow = 5 * time.Minute
-		w.send("0")
-		must(t, w.stream.Split(w.stream.Open()[0]))
-		w.start()
-		w.advance(2 * time.Second)
-		w.batches("0")
-	})
 }
 
 // TestPayloadLimit: an event has at most 6 MB (Quotas, the payload of a synchronous invocation),
