@@ -290,6 +290,8 @@ func TestDedupeBadInput(t *testing.T) {
 		{"the mark is in", []string{"in.run", "--id-path", "id", "--out", "in"}, []string{"in.run is the mark of --out as well as an input"}},
 		{"the lock is in", []string{"in.lock", "--id-path", "id", "--out", "in"}, []string{"in.lock is the lock of --out as well as an input"}},
 		{"the mark is dead letters", []string{"in", "--id-path", "id", "--out", "x", "--dead-letters", "x.run"}, []string{"x.run is --dead-letters as well as the mark"}},
+		{"the mark of dead letters is out", []string{"in", "--id-path", "id", "--out", "x.run", "--dead-letters", "x"}, []string{"x.run is --out as well as the mark of --dead-letters"}},
+		{"the lock of dead letters is out", []string{"in", "--id-path", "id", "--out", "x.lock", "--dead-letters", "x"}, []string{"x.lock is --out as well as the lock of --dead-letters"}},
 		{"the mark is somebody's", []string{"empty", "--id-path", "id", "--out", "in"}, []string{"the run needs", "in.run for itself"}},
 		{"dead letters is in", []string{"in", "--id-path", "id", "--dead-letters", "in"}, []string{"--dead-letters as well as an input"}},
 		{"dead letters is the ledger", []string{"in", "--id-path", "id", "--dead-letters", "oncebox.db"}, []string{"--dead-letters as well as the ledger"}},

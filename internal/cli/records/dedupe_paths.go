@@ -44,7 +44,9 @@ func (c *dedupeCommand) writes(a *cli.App, out output) []fileUse {
 		uses = append(uses, fileUse{"--out", out.name})
 	}
 	return append(uses, fileUse{"--out", out.file}, fileUse{"the lock of --out", out.file + ".lock"},
-		fileUse{"the mark of --out", out.file + ".run"})
+		fileUse{"the mark of --out", out.file + ".run"},
+		fileUse{"the lock of --dead-letters", c.DeadLetters + ".lock"},
+		fileUse{"the mark of --dead-letters", c.DeadLetters + ".run"})
 }
 
 // checkPaths refuses to write to a file that is also read, or written for another purpose.

@@ -142,7 +142,7 @@ func (r *run) closedOrSaved(ctx context.Context, lock *outputLock, p dedupe.Run)
 // leaveFiles leaves the files of a run that was closed. The dead letters of an output that was deleted are made again.
 func (r *run) leaveFiles(lock *outputLock, p dedupe.Run) error {
 	if p.Lines == 0 {
-		if _, err := r.cutTo(lock.owner.DeadLetters, 0); err != nil {
+		if _, err := r.cutDeadLetters(lock, 0); err != nil {
 			return err
 		}
 	}
@@ -201,8 +201,17 @@ func (r *run) noteClosed(ctx context.Context) {
 // are below 0 for files that do not exist.
 func (r *run) cutFiles(lock *outputLock, p dedupe.Run) (out, deadLetters int64, err error) {
 	out, errOut := r.cutTo(lock.output, p.Output)
-	deadLetters, err = r.cutTo(lock.owner.DeadLetters, p.DeadLetters)
+	deadLetters, err = r.cutDeadLetters(lock, p.DeadLetters)
 	return out, deadLetters, errors.Join(errOut, err)
+}
+
+// cutDeadLetters cuts the dead-letter file of an output, and returns its size. The file of another run stays as it is:
+// it counts as one that does not exist.
+func (r *run) cutDeadLetters(lock *outputLock, to int64) (int64, error) {
+	if its, err := lock.hasDeadLetters(); err != nil || !its {
+		return -1, err
+	}
+	return r.cutTo(lock.owner.DeadLetters, to)
 }
 
 // cutTo cuts a file that is longer, and returns its size.

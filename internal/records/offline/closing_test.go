@@ -1183,3 +1183,59 @@ func TestSharedDeadLetters(t *testing.T) {
 		t.Errorf("left behind: %s, %v", left, err)
 	}
 }
+
+// TestDeadLettersOfAnother: a stopped run without dead letters cuts its dead-letter file when it goes on. So the file is
+// neither the output of another run, nor does a run to a stream append to it.
+func TestDeadLettersOfAnother(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.tick = 2, recordEvery
+	b.interrupt(1)
+	first := b.job
+	b.job.Scope, b.job.Inputs = "other", texts("broken\n"+lines(1, 20))
+	b.job.Out, b.job.DeadLetters = b.path("dead"), b.path("dead2")
+	b.refused("dead belongs to the unfinished run of " + b.path("out"))
+	if err := os.Symlink(b.path("dead"), b.path("link")); err != nil {
+		t.Fatal(err)
+	}
+	b.job.Out, b.job.DeadLetters = b.path("out2"), b.path("link")
+	b.refused("belongs to the unfinished run of " + b.path("out"))
+	b.job.Out, b.job.Stream, b.job.DeadLetters = "", io.Discard, b.path("dead")
+	b.refused("dead belongs to the unfinished run of " + b.path("out"))
+
+	claim := b.read("dead.run")
+	if _, err := first.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.write("dead.run", claim) // as if the process had ended before it removed it
+	b.job.Out, b.job.DeadLetters = b.path("dead"), b.path("dead2")
+	if _, err := b.job.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLostClaim: another run has used the dead-letter file of a stopped run that had not claimed it. Neither the stopped
+// run nor the command that closes it cuts the letters of the other run.
+func TestLostClaim(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.tick = 2, recordEvery
+	b.interrupt(1)
+	b.remove("dead.run")
+	first := b.job
+	b.job.Scope, b.job.Out, b.job.Inputs = "other", b.path("out2"), texts("broken\n"+lines(1, 20))
+	if _, err := b.job.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	letters := b.read("dead")
+	b.job = first
+	b.refused("dead is not empty, and " + b.path("dead.run") + " does not say that it belongs to the run of " + b.path("out"))
+	b.write("out", "") // its run is closed at 0
+	b.job.Inputs, b.job.Out, b.job.DeadLetters = texts(lines(1, 20)), b.path("out3"), b.path("dead3")
+	if r, err := b.job.Run(t.Context()); err != nil || len(r.Closed) != 1 || r.Out != 20 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if letters == "" || b.read("dead") != letters {
+		t.Errorf("the letters of the other run: %q, before %q", b.read("dead"), letters)
+	}
+}

@@ -79,8 +79,8 @@
 // # Output and dead-letter file
 //
 // One run at a time writes to a file. While it works, FILE.lock is locked. FILE.run says which unfinished run the file
-// belongs to, and a copy of it stands beside the dead-letter file: no two unfinished runs have one. These files are gone
-// when the run is finished.
+// belongs to, and a copy of it stands beside the dead-letter file: no two unfinished runs have one. No run cuts a
+// dead-letter file without that copy. These files are gone when the run is finished.
 //
 // These outputs are refused:
 //   - a file that is not empty and does not belong to the run that continues;

@@ -504,7 +504,7 @@ func TestForgets(t *testing.T) {
 	if _, err := b.job.Run(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "delete "+b.job.Out) {
 		t.Errorf("unexpected %v", err)
 	}
-	b.refused("belongs to the unfinished run")
+	b.refused("its ledger was in memory, so it cannot continue. Delete")
 }
 
 // TestInputs tests an input that fails, and an input that has become shorter.

@@ -146,21 +146,40 @@ func (l *outputLock) writeRunFile(owner runFile) error {
 	return nil
 }
 
-// checkDeadLetters refuses the dead-letter file of another unfinished run, which cuts it when it goes on.
-func (l *outputLock) checkDeadLetters(path string) error {
-	letters := &outputLock{output: path}
-	err := letters.readRunFile()
-	if err != nil || letters.owner == (runFile{}) || sameFile(letters.owner.File, l.output) {
+// isCopy reports whether FILE.run is the copy of another one: the file is the dead-letter file of that one's run.
+func (l *outputLock) isCopy() bool {
+	return l.owner.Run != "" && sameFile(l.owner.DeadLetters, l.output)
+}
+
+// checkEnded refuses a file that belongs to an unfinished run, which cuts it when it goes on.
+func (l *outputLock) checkEnded() error {
+	if l.owner == (runFile{}) {
+		return nil
+	}
+	its := &outputLock{output: l.owner.File}
+	if err := its.readRunFile(); err != nil {
 		return err
 	}
-	other := &outputLock{output: letters.owner.File}
-	if err := other.readRunFile(); err != nil {
-		return err
-	}
-	if other.owner == letters.owner { // otherwise its run has ended
-		return refuse("%s belongs to the unfinished run of %s. Choose another dead-letter file", path, other.output)
+	if its.owner == l.owner { // otherwise its run has ended
+		return refuse("%s belongs to the unfinished run of %s. Finish that run with its own command, or choose another file",
+			l.output, its.output)
 	}
 	return nil
+}
+
+// lockDeadLetters locks the dead-letter file of an output. It refuses that of another unfinished run.
+func (l *outputLock) lockDeadLetters(path string) (*outputLock, error) {
+	letters, err := lockOutput(path)
+	if err != nil {
+		return nil, err
+	}
+	if letters.owner != l.owner {
+		if err := letters.checkEnded(); err != nil {
+			letters.release()
+			return nil, err
+		}
+	}
+	return letters, nil
 }
 
 // claimFiles writes FILE.run, and then a copy of it beside the dead-letter file.
@@ -171,18 +190,34 @@ func (l *outputLock) claimFiles(owner runFile) error {
 	return l.claimDeadLetters()
 }
 
-// claimDeadLetters writes the copy of FILE.run.
+// claimDeadLetters writes the copy of FILE.run, if it is not there. Without it another run may have used the file.
 func (l *outputLock) claimDeadLetters() error {
-	letters := &outputLock{output: l.owner.DeadLetters}
-	lock, err := filelock.Take(letters.output)
+	letters, err := l.lockDeadLetters(l.owner.DeadLetters)
 	if err != nil {
-		return refuse("the lock of the dead-letter file %s: %w", letters.output, err)
-	}
-	defer lock.Release()
-	if err := l.checkDeadLetters(letters.output); err != nil {
 		return err
 	}
+	defer letters.release()
+	if letters.owner == l.owner {
+		return nil
+	}
+	switch size, err := sizeOf(letters.output); {
+	case err != nil:
+		return err
+	case size > 0:
+		return refuse("%s is not empty, and %s does not say that it belongs to the run of %s. Move it to another place",
+			letters.output, letters.runPath(), l.output)
+	}
 	return letters.writeRunFile(l.owner)
+}
+
+// hasDeadLetters reports whether the dead-letter file still belongs to the run of the output.
+func (l *outputLock) hasDeadLetters() (bool, error) {
+	letters := &outputLock{output: targetOf(l.owner.DeadLetters)}
+	err := letters.readRunFile()
+	if errors.Is(err, ErrRefused) { // it holds something else
+		return false, nil
+	}
+	return letters.owner == l.owner, err
 }
 
 // removeRunFile removes FILE.run, which means that the output is complete, up to where its run has ended or was closed.
@@ -192,13 +227,12 @@ func (l *outputLock) removeRunFile() error {
 	if err := os.Remove(l.runPath()); err != nil {
 		return err
 	}
-	letters := &outputLock{output: owner.DeadLetters}
-	lock, err := filelock.Take(letters.output)
+	letters, err := lockOutput(owner.DeadLetters)
 	if err != nil {
 		return nil // the copy stays, and is ignored
 	}
-	defer lock.Release()
-	if err := letters.readRunFile(); err == nil && letters.owner == owner {
+	defer letters.release()
+	if letters.owner == owner {
 		_ = os.Remove(letters.runPath())
 	}
 	return nil

@@ -82,6 +82,12 @@ func (r *run) lockOutput() (err error) {
 	if r.lock, err = lockOutput(r.Out); err != nil {
 		return err
 	}
+	if r.lock.isCopy() {
+		if err := r.lock.checkEnded(); err != nil {
+			return err
+		}
+		r.lock.owner = runFile{}
+	}
 	if r.lock.owner.Run == "" {
 		return checkEmpty(r.Out, r.DeadLetters)
 	}
@@ -143,9 +149,9 @@ func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
 		if err := r.checkNotOfAnotherRun(ctx); err != nil {
 			return err
 		}
-		if err := r.lock.checkDeadLetters(r.DeadLetters); err != nil {
-			return err
-		}
+	}
+	if err := r.checkDeadLetters(); err != nil {
+		return err
 	}
 	if r.Replaces != "" {
 		if err := r.undo(ctx); err != nil {
@@ -190,10 +196,34 @@ func (r *run) checkNotOfAnotherRun(ctx context.Context) error {
 		if err := r.checkNotReplaced(ctx); err != nil {
 			return err
 		}
+		if r.lock.owner.Ledger == InMemory {
+			return refuse("%s belongs to the unfinished run %s: its ledger was in memory, so it cannot continue. Delete %[1]s and "+
+				"its dead letters in %[3]s, or choose another file", r.Out, r.lock.owner.Run, r.lock.owner.DeadLetters)
+		}
 		return refuse("%s belongs to the unfinished run %s, which had the ledger %s, or another scope or output. "+
 			"Finish that run with its own command, or choose another file", r.Out, r.lock.owner.Run, r.lock.owner.Ledger)
 	}
 	return err
+}
+
+// checkDeadLetters refuses the dead-letter file of another unfinished run, before anything is undone.
+func (r *run) checkDeadLetters() error {
+	switch {
+	case r.DeadLetters == "": // a preview
+		return nil
+	case r.lock == nil: // a stream: its dead letters are appended. A published output has a new file.
+		letters := &outputLock{output: targetOf(r.DeadLetters)}
+		if err := letters.readRunFile(); err != nil {
+			return err
+		}
+		return letters.checkEnded()
+	}
+	letters, err := r.lock.lockDeadLetters(r.DeadLetters)
+	if err != nil {
+		return err
+	}
+	letters.release()
+	return nil
 }
 
 // claimFiles records in FILE.run that the files belong to this run, and opens the output.

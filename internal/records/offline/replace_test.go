@@ -145,6 +145,13 @@ func TestReplaceIsRefused(t *testing.T) {
 	j = replacing(unfinished)
 	j.DeadLetters = p.path("letters")
 	p.refuses(j, "letters belongs to the unfinished run of "+p.path("taken"))
+	j.DeadLetters = p.path("written")
+	atWork, err = lockOutput(j.DeadLetters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.refuses(j, "another process is writing to "+j.DeadLetters)
+	atWork.release()
 
 	p.finish(replacing(unfinished))
 	p.refuses(replacing(second.Run), "run "+second.Run+" was replaced by run "+p.history()[len(p.history())-1].ID)
