@@ -1112,9 +1112,9 @@ func TestClosedDuringUpload(t *testing.T) {
 	b.wantOnce("uploaded", 6, uploaded, b.read("out2"))
 }
 
-// TestCopiedLedger copies a ledger while a run is stopped. The run goes on, and a function drops a copy of what it has
-// saved since. Then a command uses the copy, whose row is old: it leaves the files of the run alone. The ledger
-// is moved after that, and the run goes on.
+// TestCopiedLedger copies a ledger while a run is stopped. The run goes on, with a link to its ledger, and a function
+// drops a copy of what it has saved since. Then a command uses the copy, whose row is old: it leaves the files of the
+// run alone. The ledger is moved after that, and the run goes on.
 func TestCopiedLedger(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -1122,7 +1122,10 @@ func TestCopiedLedger(t *testing.T) {
 	first := p.next(false, lines(1, 19))
 	p.cutAfterABatch(first)
 	p.copyLedger("copy.db")
-	first.Store = p.as
+	if err := os.Symlink("seen.db", p.path("link.db")); err != nil {
+		t.Fatal(err)
+	}
+	first.Store, first.LedgerName = p.as, p.path("link.db")
 	saved := p.history()[0].Lines
 	first.BatchSize = 1
 	for n := 1; p.history()[0].Lines < saved+2; n++ {
@@ -1200,7 +1203,7 @@ func TestDeadLettersOfAnother(t *testing.T) {
 	}
 	b.job.Out, b.job.DeadLetters = b.path("out2"), b.path("link")
 	b.refused("belongs to the unfinished run of " + b.path("out"))
-	b.job.Out, b.job.Stream, b.job.DeadLetters = "", io.Discard, b.path("dead")
+	b.job.Out, b.job.Stream, b.job.DeadLetters = "", io.Discard, b.path("link")
 	b.refused("dead belongs to the unfinished run of " + b.path("out"))
 
 	claim := b.read("dead.run")
@@ -1208,7 +1211,7 @@ func TestDeadLettersOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.write("dead.run", claim) // as if the process had ended before it removed it
-	b.job.Out, b.job.DeadLetters = b.path("dead"), b.path("dead2")
+	b.job.Scope, b.job.Out, b.job.DeadLetters = first.Scope, b.path("dead"), b.path("dead2")
 	if _, err := b.job.Run(t.Context()); err != nil {
 		t.Error(err)
 	}

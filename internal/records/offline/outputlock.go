@@ -101,6 +101,12 @@ func (l *outputLock) nameTaken(path string) error {
 		path, l.output)
 }
 
+// runFileOf reads FILE.run of a file that is not locked.
+func runFileOf(path string) (*outputLock, error) {
+	l := &outputLock{output: targetOf(path)}
+	return l, l.readRunFile()
+}
+
 // readRunFile reads FILE.run, if it exists. A crash may have left only a part of it. Then its run has written nothing
 // yet, and the part is ignored.
 func (l *outputLock) readRunFile() error {
@@ -156,8 +162,8 @@ func (l *outputLock) checkEnded() error {
 	if l.owner == (runFile{}) {
 		return nil
 	}
-	its := &outputLock{output: l.owner.File}
-	if err := its.readRunFile(); err != nil {
+	its, err := runFileOf(l.owner.File)
+	if err != nil {
 		return err
 	}
 	if its.owner == l.owner { // otherwise its run has ended
@@ -212,8 +218,7 @@ func (l *outputLock) claimDeadLetters() error {
 
 // hasDeadLetters reports whether the dead-letter file still belongs to the run of the output.
 func (l *outputLock) hasDeadLetters() (bool, error) {
-	letters := &outputLock{output: targetOf(l.owner.DeadLetters)}
-	err := letters.readRunFile()
+	letters, err := runFileOf(l.owner.DeadLetters)
 	if errors.Is(err, ErrRefused) { // it holds something else
 		return false, nil
 	}

@@ -212,8 +212,8 @@ func (r *run) checkDeadLetters() error {
 	case r.DeadLetters == "": // a preview
 		return nil
 	case r.lock == nil: // a stream: its dead letters are appended. A published output has a new file.
-		letters := &outputLock{output: targetOf(r.DeadLetters)}
-		if err := letters.readRunFile(); err != nil {
+		letters, err := runFileOf(r.DeadLetters)
+		if err != nil {
 			return err
 		}
 		return letters.checkEnded()
