@@ -2,7 +2,9 @@ package idempotency_test
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/idempotency"
@@ -49,4 +51,29 @@ func TestEvictSentTwice(t *testing.T) {
 		evict()
 		time.Sleep(time.Hour)
 	})
+}
+
+// TestEvictBesideItsExecution: between the read and the write of an eviction a heartbeat does not stop it. A completion
+// does.
+func TestEvictBesideItsExecution(t *testing.T) {
+	t.Parallel()
+	for pause, want := range map[time.Duration]error{time.Minute: nil, 2 * time.Hour: idempotency.ErrChanged} {
+		in(t, func(t *testing.T, f *fixture) {
+			r := f.runner(idempotency.Settings{})
+			go func() { _, _ = r.Do(t.Context(), "k", nil, afterwards(time.Hour)) }()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
+				if name == "release" || name == "replace" {
+					time.Sleep(pause)
+				}
+				return do()
+			}
+			freed, err := r.Evict(t.Context(), "k", idempotency.Eviction{Number: f.row("k").Number, Running: true})
+			if !errors.Is(err, want) || (freed != nil) != (want == nil) {
+				t.Error("after", pause, freed, err)
+			}
+			time.Sleep(2 * time.Hour)
+		})
+	}
 }

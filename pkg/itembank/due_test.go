@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/testkit/enginerows"
 	"github.com/oncebox/oncebox/internal/testkit/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -25,6 +26,7 @@ var dueCases = []testCase{
 	{"inconsistencies-do-not-starve-the-rest", inconsistenciesDoNotStarve},
 	{"nothing-ends", nothingEnds},
 	{"claim-that-goes-with-its-item", goneWithItsItem},
+	{"sweep-that-is-cut", dueSweepCut},
 	{"a-few", fewDue},
 	{"a-few-at-random", fewAtRandom},
 	{"a-few-after-many-inconsistencies", fewAfterInconsistencies},
@@ -142,6 +144,31 @@ func nothingEnds(f *fixture) {
 	for name, want := range map[string]error{"No-Such": itembank.ErrInvalid, f.name + "-none": itembank.ErrNoCampaign} {
 		if _, err := f.bank().SweepDue(f.ctx, name, nil); !errors.Is(err, want) {
 			f.Errorf("%s: want %v, got %v", name, want, err)
+		}
+	}
+}
+
+// dueSweepCut: a sweep that is interrupted again and again still reaches all shards, because it begins with a random
+// one.
+func dueSweepCut(f *fixture) {
+	s := holds
+	s.Shards = 4
+	c, items := f.stocked(40, s)
+	clock := itembankfault.NewClock()
+	end := clock.Now().UTC().Truncate(time.Millisecond)
+	for _, item := range items {
+		f.TakeUntil(c, item, item, end)
+	}
+	clock.Advance(time.Minute)
+	for range 200 {
+		if _, err := itembank.NewOperator(f.cutAt(2, false, "DueClaims"), itembank.WithClock(clock)).SweepDue(f.ctx, f.name, nil); !errors.Is(err, errCut) {
+			f.Fatalf("want it cut, got %v", err)
+		}
+	}
+	f.wantCounts(engine.Counts{Loaded: 40, Free: 40})
+	for n := range s.Shards {
+		if !slices.ContainsFunc(items, func(i string) bool { return enginerows.FreeItem(c, i).Shard.Number == n }) {
+			f.Errorf("shard %d has no item", n)
 		}
 	}
 }

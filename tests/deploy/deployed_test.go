@@ -172,6 +172,9 @@ func (d *deployed) checkCode(t *testing.T, claim, sweep, dedupe string) {
 			uploaded[digest(content)] = unzip(t, content)
 		}
 	}
+	if n := len(d.resources[functionType]); n != 3 {
+		t.Errorf("the stack has %d functions, want 3", n)
+	}
 	for _, id := range d.resources[functionType] {
 		got, err := d.lambda.GetFunctionConfiguration(t.Context(), &lambda.GetFunctionConfigurationInput{
 			FunctionName: &id, Qualifier: aws.String("live"),

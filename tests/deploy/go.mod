@@ -1,4 +1,4 @@
-// The test of deployments, with the clients that read back what a stack has made.
+// The test of deployments, with the clients that look at what a stack has made.
 module github.com/oncebox/oncebox/tests/deploy
 
 go 1.26.0

@@ -21,8 +21,8 @@ import (
 var payment = builderOf("./examples/payment", "payment", runtime.GOARCH)
 
 // TestPayment deploys examples/payment/stack, and pays through the deployed function. The emulator has the routes of an
-// HTTP API and does not serve them. So the test reads where the route leads, and sends the function what API Gateway
-// sends after its authorizer has verified a token.
+// HTTP API and does not serve them. So the test sends the function what API Gateway sends after its authorizer has
+// verified a token. TestPaymentStack of tests/stack checks that the route asks for one.
 func TestPayment(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()

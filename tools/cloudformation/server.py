@@ -9,7 +9,7 @@ function. The deployment succeeds, and half of the stack is missing.
 Here a function of MAKERS makes each of these types as CloudFormation does: by calls to the API of the service, which
 this server emulates, too. boto3 refuses a property that the API does not have. This file refuses a property that its
 function does not use, and a type that neither moto nor MAKERS makes. An API of moto may still accept a property and
-forget it, so tests have to read everything back.
+forget it. Which properties a stack has, the tests of its template say (tests/stack).
 
 A function of CHANGERS changes a resource in the update of a stack. This file refuses an update that needs another one.
 Which changes replace a resource is what the schemas of CloudFormation say, which cfn-lint has. CloudFormation promises
