@@ -31,6 +31,9 @@ func TestPutTestsTheWholeTime(t *testing.T) {
 			s.put(t, old)
 			e := old
 			e.Owner, e.Arrival = owner("new"), time.Unix(purge, 0).Add(c.past)
+			if got := old.Existing().PurgedAt(e.Arrival); got != c.put {
+				t.Errorf("package dedupe: %v past %d: purged %t, want %t", c.past, purge, got, c.put)
+			}
 			if existing := s.put(t, e); (existing == nil) != c.put {
 				t.Errorf("%v past %d: found %+v, want it put: %t", c.past, purge, existing, c.put)
 			}
