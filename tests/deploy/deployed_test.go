@@ -117,22 +117,30 @@ func describe(t *testing.T, stack string) *deployed {
 // left returns the names of the tables, streams, buckets, log groups and functions of a stack that exist.
 func (c clients) left(t *testing.T, stack string) (names []string) {
 	t.Helper()
-	streams, err := c.kinesis.ListStreams(t.Context(), &kinesis.ListStreamsInput{})
+	// All stacks of the tests share an account. The emulator lists ten streams at a time, and has no token for the rest.
+	streams, err := c.kinesis.ListStreams(t.Context(), &kinesis.ListStreamsInput{Limit: aws.Int32(10_000)})
 	must(t, err)
 	buckets, err := c.s3.ListBuckets(t.Context(), &s3.ListBucketsInput{})
 	must(t, err)
-	groups, err := c.logs.DescribeLogGroups(t.Context(), &cloudwatchlogs.DescribeLogGroupsInput{})
-	must(t, err)
 	functions, err := c.lambda.ListFunctions(t.Context(), &lambda.ListFunctionsInput{})
 	must(t, err)
-	tables, err := c.dynamodb.ListTables(t.Context(), &dynamodb.ListTablesInput{})
-	must(t, err)
-	names = slices.Concat(streams.StreamNames, tables.TableNames)
+	names = streams.StreamNames
+	tables := dynamodb.NewListTablesPaginator(c.dynamodb, &dynamodb.ListTablesInput{})
+	for tables.HasMorePages() {
+		page, err := tables.NextPage(t.Context())
+		must(t, err)
+		names = append(names, page.TableNames...)
+	}
 	for _, b := range buckets.Buckets {
 		names = append(names, *b.Name)
 	}
-	for _, g := range groups.LogGroups {
-		names = append(names, *g.LogGroupName)
+	groups := cloudwatchlogs.NewDescribeLogGroupsPaginator(c.logs, &cloudwatchlogs.DescribeLogGroupsInput{})
+	for groups.HasMorePages() {
+		page, err := groups.NextPage(t.Context())
+		must(t, err)
+		for _, g := range page.LogGroups {
+			names = append(names, *g.LogGroupName)
+		}
 	}
 	for _, f := range functions.Functions {
 		names = append(names, *f.FunctionName)
