@@ -42,7 +42,7 @@ type ExplainedEntry struct {
 	Void         bool   // it does not count, because a run over files has put it and not saved its line
 }
 
-// StoredEntry is an entry that an engine with one row for each key reads for ExplainByKey.
+// StoredEntry is an entry that an engine with one row for each key reads for FindByKey and ExplainByKey.
 type StoredEntry struct {
 	Existing
 	Owner   string // in the form for people
@@ -52,8 +52,24 @@ type StoredEntry struct {
 	Void    bool // not Settled
 }
 
-// ExplainByKey implements Explainer.Explain for an engine that stores one row for each key. read returns the entries of
-// the keys in their order, and nil for a key without an entry.
+// FindByKey implements Finder.Find for an engine that stores one row for each key. read returns the entries of the
+// keys in their order, and nil for a key without an entry. An entry that is Void does not count.
+func FindByKey(ctx context.Context, keys []Key, read func(context.Context, []Key) ([]*StoredEntry, error)) ([]*Existing, error) {
+	stored, err := read(ctx, keys)
+	if err := checkNumber(len(stored), len(keys), err); err != nil {
+		return nil, err
+	}
+	found := make([]*Existing, len(keys))
+	for i, e := range stored {
+		if e != nil && !e.Void {
+			found[i] = &e.Existing
+		}
+	}
+	return found, nil
+}
+
+// ExplainByKey implements Explainer.Explain for an engine that stores one row for each key. read is as for
+// FindByKey.
 func ExplainByKey(ctx context.Context, c Candidate, read func(context.Context, []Key) ([]*StoredEntry, error)) (
 	Explanation, error,
 ) {

@@ -165,7 +165,7 @@ var notFound = regexp.MustCompile("NotFound|NoSuch|NonExistent|DoesNotExist")
 const cdkAssets = "cdk-hnb659fds-assets-" + account + "-" + region
 
 // checkCode checks that each function of the stack has the zip of its folder, in which the executable may be executed.
-// The folders are those of the claim, the sweep and the dedupe function.
+// claim, sweep and dedupe are the folders of these functions.
 func (d *deployed) checkCode(t *testing.T, claim, sweep, dedupe string) {
 	t.Helper()
 	objects, err := d.s3.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: aws.String(cdkAssets)})

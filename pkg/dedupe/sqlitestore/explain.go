@@ -32,14 +32,9 @@ func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (
 // Find returns the entries of keys in their order, and nil for a key without an entry that decides. It changes nothing.
 // Errors are dedupe.ErrTryAgain, or a fault of the file.
 func (s *Store) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
-	found := make([]*dedupe.Existing, len(keys))
-	stored, err := s.stored(ctx, scope, keys)
-	for i, e := range stored {
-		if e != nil && !e.Void {
-			found[i] = &e.Existing
-		}
-	}
-	return found, err
+	return dedupe.FindByKey(ctx, keys, func(ctx context.Context, keys []dedupe.Key) ([]*dedupe.StoredEntry, error) {
+		return s.stored(ctx, scope, keys)
+	})
 }
 
 // stored reads the entries of keys, and nil for a key without an entry.
