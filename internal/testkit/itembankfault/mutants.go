@@ -42,7 +42,7 @@ type Mutant struct {
 var Mutants = []Mutant{
 	{
 		Name:     "no-existence-condition",
-		CaughtBy: []string{"claims/more-claimants-than-items"},
+		CaughtBy: []string{"claims/stale-page"},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
 			return &noExistenceCondition{Store: e.Store, raw: e.Raw}
 		},
